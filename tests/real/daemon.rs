@@ -7,7 +7,7 @@ mod cross_pool_calls;
 mod documents;
 mod environment;
 mod health;
-mod hung;
+pub(crate) mod hung;
 mod hung_targets;
 mod hung_threads;
 mod letting_go;

@@ -14,6 +14,7 @@ mod full_run_dir;
 mod hidden;
 mod lost_data;
 mod lost_image;
+mod lost_writes;
 mod manual_devices;
 mod moved_data;
 mod tools;

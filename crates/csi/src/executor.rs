@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use orlop_engine::request::{CreateVolume, VolumeRef};
-use orlop_engine::{Engine, WaiterLimit};
+use orlop_engine::{Engine, HealthReport, WaiterLimit};
 use orlop_model::{Error, PoolId, Result, Topology};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::JoinError;
@@ -334,7 +334,7 @@ impl Executor {
     }
 
     /// What is wrong with some pools, while others serve.
-    pub(crate) async fn check_health(&self) -> Result<Vec<Error>> {
+    pub(crate) async fn check_health(&self) -> Result<HealthReport> {
         let engine = self.engine()?;
         self.health_checks.run(move || engine.check_health()).await
     }

@@ -17,6 +17,10 @@ use crate::proto::csi::v1::identity_client::IdentityClient;
 /// The header of a Probe answer that says why the daemon is not ready: the message has no field for it.
 pub const NOT_READY: &str = "orlop-not-ready";
 
+/// The header of a Probe answer of a daemon that is ready: what an operator should know all the same, such
+/// as a pool that is below its floor, or one that is absent while others serve.
+pub const WARNING: &str = "orlop-warning";
+
 const LONGEST_REASON: usize = 1000;
 /// Between two attempts to connect, while the socket accepts no connection.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -44,16 +48,19 @@ pub async fn ask_alive(socket: &Path, timeout: Duration) -> Result<(), Unwell> {
     ask(socket, timeout, asking).await
 }
 
-/// Is the daemon ready, as Probe says?
-pub async fn ask_ready(socket: &Path, timeout: Duration) -> Result<(), Unwell> {
+/// Is the daemon ready, as Probe says? With what it warns of, if anything.
+pub async fn ask_ready(socket: &Path, timeout: Duration) -> Result<Option<String>, Unwell> {
     let asking = |mut client: IdentityClient<Channel>| async move {
         client.probe(v1::ProbeRequest {}).await
     };
     let answer = ask(socket, timeout, asking).await?;
     // CSI: a plugin that says nothing is ready.
     match answer.get_ref().ready.unwrap_or(true) {
-        true => Ok(()),
-        false => Err(Unwell::NotReady(reason(&answer))),
+        true => Ok(header(&answer, WARNING)),
+        false => {
+            let reason = header(&answer, NOT_READY);
+            Err(Unwell::NotReady(reason.unwrap_or_else(|| "the daemon's log says why".to_owned())))
+        }
     }
 }
 
@@ -63,10 +70,9 @@ pub fn reason_header(why: &str) -> Option<AsciiMetadataValue> {
     plain.take(LONGEST_REASON).collect::<String>().parse().ok()
 }
 
-fn reason(answer: &Response<v1::ProbeResponse>) -> String {
+fn header(answer: &Response<v1::ProbeResponse>, name: &str) -> Option<String> {
     let metadata: &MetadataMap = answer.metadata();
-    let why = metadata.get(NOT_READY).and_then(|value| value.to_str().ok());
-    why.unwrap_or("the daemon's log says why").to_owned()
+    metadata.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
 async fn ask<T, F: Future<Output = Result<T, Status>>>(

@@ -75,20 +75,32 @@ fn answer_with_metadata<Reply>(outcome: Result<Response<Reply>>) -> Answer<Reply
 /// instead: the pool may come back by itself, and a restarted daemon would only wait for it again
 /// (ID-26).
 async fn readiness(executor: &Executor) -> Result<bool> {
-    Ok(why_not_ready(executor).await?.is_none())
+    match explained_readiness(executor).await? {
+        ExplainedReadiness::Ready { .. } => Ok(true),
+        ExplainedReadiness::NotReady(_) => Ok(false),
+    }
 }
 
-/// As [`readiness`]; `None`: ready.
-async fn why_not_ready(executor: &Executor) -> Result<Option<Error>> {
+enum ExplainedReadiness {
+    /// With what an operator should know all the same.
+    Ready {
+        warning: Option<String>,
+    },
+    NotReady(Error),
+}
+
+/// As [`readiness`].
+async fn explained_readiness(executor: &Executor) -> Result<ExplainedReadiness> {
     match executor.check_health().await {
-        Ok(readiness) => {
-            executor.note_readiness(true, readiness);
-            Ok(None)
+        Ok(report) => {
+            let warning = report.warning();
+            executor.note_readiness(true, report.failed);
+            Ok(ExplainedReadiness::Ready { warning })
         }
-        Err(Error::Starting) => Ok(Some(Error::Starting)),
+        Err(Error::Starting) => Ok(ExplainedReadiness::NotReady(Error::Starting)),
         Err(error @ Error::Unreachable { .. }) => {
             executor.note_readiness(false, vec![error.clone()]);
-            Ok(Some(error))
+            Ok(ExplainedReadiness::NotReady(error))
         }
         Err(error) => {
             let text = error.to_string();

@@ -13,6 +13,7 @@ use tracing::Span;
 use tracing::field::display;
 
 use crate::locks::{Locks, WaiterLimit};
+use crate::lost_writes::WritebackChecks;
 use crate::node_volume_count::{NodeVolumeCount, SharedVolumeCount};
 use crate::pool_breaker::PoolBreaker;
 use crate::request::NodeInfo;
@@ -58,6 +59,7 @@ pub struct Engine {
     pub(crate) shared_node_volumes: Arc<SharedVolumeCount>,
     pub(crate) membership: Arc<Membership>,
     pub(crate) stage_failures: Arc<StageFailures>,
+    pub(crate) writeback_checks: Arc<WritebackChecks>,
 }
 
 impl Engine {
@@ -74,6 +76,7 @@ impl Engine {
             shared_node_volumes: Arc::default(),
             membership: Arc::default(),
             stage_failures: Arc::default(),
+            writeback_checks: Arc::default(),
         };
         pools.into_iter().try_fold(none, |engine, pool| engine.with_pool(pool))
     }

@@ -15,6 +15,7 @@ mod health;
 mod inline;
 mod list;
 mod locks;
+mod lost_writes;
 mod metadata;
 mod modify;
 mod mount_group;
@@ -39,6 +40,7 @@ mod volume_health;
 mod without_pool;
 
 pub use engine::{AbsentPool, Engine, EngineSettings};
+pub use health::HealthReport;
 pub use locks::WaiterLimit;
 pub use name_hold::{NameHold, PoolSummary};
 pub use pool_breaker::PoolCall;

@@ -72,7 +72,10 @@ impl Engine {
         condition: Condition,
     ) -> VolumeStatus {
         match record {
-            Ok(record) => VolumeStatus { id, volume: Some(Volume::of(pool, record)), condition },
+            Ok(record) => {
+                let condition = self.with_lost_writes(&id, condition);
+                VolumeStatus { id, volume: Some(Volume::of(pool, record)), condition }
+            }
             Err(error) => VolumeStatus { id, volume: None, condition: Condition::of_error(&error) },
         }
     }

@@ -6,6 +6,7 @@ use orlop_model::{
 };
 
 use crate::engine::{Engine, PoolRef};
+use crate::lost_writes::WrittenAt;
 use crate::node_stage::stage_access;
 use crate::request::{VolumeRef, VolumeStats, VolumeUsage};
 use crate::sharing::device_trouble;
@@ -16,8 +17,11 @@ impl Engine {
         let (pool, _) = self.require_volume(&id)?;
         let node = self.host.node_record(&id)?;
         let stage = self.stage_at(pool, &id, &node, path)?;
-        let stats = self.looked_at(pool, &id, stage, path)?;
-        Ok(with_pool_condition(pool, &id, stats))
+        let stats = with_pool_condition(pool, &id, self.looked_at(pool, &id, stage, path)?);
+        if let Some(at) = written_at(pool, &id, stage, path)? {
+            self.look_for_lost_writes(&id, at, stats.condition.is_abnormal());
+        }
+        Ok(VolumeStats { condition: self.with_lost_writes(&id, stats.condition), ..stats })
     }
 
     /// The id of a volume as a node call names it.
@@ -162,6 +166,23 @@ fn with_pool_condition(pool: &PoolRef, id: &VolumeId, stats: VolumeStats) -> Vol
         Err(error) => condition.extend([Problem::of(&error)]),
     }
     VolumeStats { usage, condition }
+}
+
+/// Where a workload writes to the volume on this node; `None` if nothing can write to it.
+fn written_at(
+    pool: &PoolRef,
+    id: &VolumeId,
+    stage: &Stage,
+    path: &TargetPath,
+) -> Result<Option<WrittenAt>> {
+    if stage.read_only || device_trouble(pool, id)?.is_some() {
+        return Ok(None);
+    }
+    let device = pool.devices().attached(id, stage_access(pool, stage))?;
+    Ok(device.map(|device| match stage.capability.is_block() {
+        true => WrittenAt::Device(device),
+        false => WrittenAt::Mount(path.clone(), device),
+    }))
 }
 
 fn unknown(reason: HealthReason, message: impl Into<String>) -> VolumeStats {

@@ -97,9 +97,9 @@ impl Engine {
                 Writers::Filesystem { mount, fs: Some(FsType::Btrfs) }
                     if sources.len() == 1 && pool.provisioner().has_atomic_copies() =>
                 {
-                    self.host.sync_filesystem(&mount)?;
+                    self.sync_before_copy(&source.id, &mount)?;
                 }
-                Writers::Filesystem { mount, .. } => mounts.push(mount),
+                Writers::Filesystem { mount, .. } => mounts.push((source.id.clone(), mount)),
                 Writers::Device { device, published } => {
                     self.host.sync_device(&device)?;
                     if published && !pool.provisioner().has_atomic_copies() {
@@ -144,13 +144,13 @@ impl Engine {
 
     fn capture_frozen(
         &self,
-        mounts: &[TargetPath],
+        mounts: &[(VolumeId, TargetPath)],
         capture: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         // What waits to be written is written before the freeze, not in it.
-        in_parallel(mounts, |mount| self.host.sync_filesystem(mount))?;
+        in_parallel(mounts, |(id, mount)| self.sync_before_copy(id, mount))?;
         let started = Instant::now();
-        let frozen = in_parallel(mounts, |mount| Frozen::freeze(self.host.as_ref(), mount))?;
+        let frozen = in_parallel(mounts, |(_, mount)| Frozen::freeze(self.host.as_ref(), mount))?;
         capture()?;
         let held = in_parallel_owned(frozen, Frozen::thaw)?;
         let microseconds = started.elapsed().as_micros();

@@ -64,7 +64,9 @@ impl Engine {
                 let problems = match (record, condition) {
                     // Deleted since it was listed.
                     (_, Err(Error::NoSuchVolume(_))) => continue,
-                    (Ok(_), Ok(condition)) => condition.into_problems(),
+                    (Ok(_), Ok(condition)) => {
+                        self.with_lost_writes(&id, condition).into_problems()
+                    }
                     (Ok(_), Err(error)) | (Err(error), _) => vec![Problem::of(&error)],
                 };
                 if !problems.is_empty() {
@@ -89,7 +91,7 @@ impl Engine {
     fn problems_in_pool(&self, pool: &PoolRef, id: &VolumeId) -> Result<Vec<Problem>> {
         let mut conditions = self.conditions_of(pool, std::slice::from_ref(id)).into_iter();
         match conditions.next() {
-            Some(Ok(condition)) => Ok(condition.into_problems()),
+            Some(Ok(condition)) => Ok(self.with_lost_writes(id, condition).into_problems()),
             Some(Err(gone @ Error::NoSuchVolume(_))) => Err(gone),
             Some(Err(error)) => Ok(vec![Problem::of(&error)]),
             None => Ok(Vec::new()),

@@ -10,6 +10,7 @@ mod filesystem;
 mod freezer;
 mod fs_tools;
 mod limits;
+mod lost_writes;
 mod machine_scan;
 pub(crate) mod mount_options;
 mod mounting;
@@ -31,6 +32,7 @@ use freezer::Freezer;
 pub use freezer::ThawsUnderWay;
 use fs_tools::FsTools;
 use limits::Limiter;
+use lost_writes::LostWrites;
 pub use machine_scan::{MachineScan, VolumeExistence};
 use mounting::Mounter;
 use pool_marks::PoolMarks;
@@ -61,6 +63,7 @@ pub struct LinuxHost {
     fs_tools: FsTools,
     run_dir: RunDirectory,
     records: NodeRecords,
+    lost_writes: LostWrites,
     freezer: Freezer,
     limiter: Limiter,
     mounter: Mounter,
@@ -73,10 +76,12 @@ impl LinuxHost {
         let lock = config.alone.then(|| run_dir.take()).transpose()?;
         let mut protected_paths = config.protected_paths;
         protected_paths.push(config.run_dir);
+        let records = NodeRecords::new(run_dir.volumes());
         Ok(Self {
             mounter: Mounter::new(protected_paths, run_dir.inline()),
             fs_tools: FsTools::choose(config.filesystems, config.default_fs)?,
-            records: NodeRecords::new(run_dir.volumes()),
+            lost_writes: LostWrites::load(run_dir.lost_writes(), &records)?,
+            records,
             freezer: Freezer::new(run_dir.frozen(), config.freeze_limit, config.thaw_helper),
             limiter: Limiter::detect(&config.workload_cgroup, run_dir.limited())?,
             run_dir,

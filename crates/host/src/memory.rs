@@ -42,6 +42,9 @@ struct MachineState {
     freezes: BTreeMap<TargetPath, Freeze>,
     records: BTreeMap<VolumeId, NodeRecord>,
     unserved: BTreeMap<VolumeId, Vec<UnservedDevice>>,
+    /// What the next look at the mount finds.
+    failed_writebacks: BTreeMap<TargetPath, String>,
+    lost_writes: BTreeMap<VolumeId, String>,
     uuids_drawn: u64,
     log: Vec<Operation>,
     failures: Vec<(Op, Error)>,
@@ -150,6 +153,11 @@ impl MemoryHost {
 
     pub fn count_filesystem_error(&self, device: &Device) {
         self.lock().device(device).errors += 1;
+    }
+
+    /// The kernel has accepted writes there that it could not write back, and says so once.
+    pub fn lose_writes(&self, mount: &TargetPath, reason: &str) {
+        self.lock().failed_writebacks.insert(mount.clone(), reason.to_owned());
     }
 
     pub fn mounts(&self) -> Vec<TargetPath> {

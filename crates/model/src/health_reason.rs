@@ -23,6 +23,8 @@ pub enum HealthReason {
     BackingFileTruncated,
     /// A managed pool's image was removed or replaced while it was attached.
     PoolImageLost,
+    /// The kernel could not write back what the workload wrote.
+    WritesLost,
     RecordDamaged,
     /// Absent, replaced, unmounted, or it does not answer.
     PoolUnreachable,
@@ -45,11 +47,12 @@ pub enum HealthReason {
 }
 
 impl HealthReason {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::BackingFileMissing,
         Self::BackingFileReplaced,
         Self::BackingFileTruncated,
         Self::PoolImageLost,
+        Self::WritesLost,
         Self::RecordDamaged,
         Self::PoolUnreachable,
         Self::PoolErrors,
@@ -71,6 +74,7 @@ impl HealthReason {
             Self::BackingFileReplaced => "BackingFileReplaced",
             Self::BackingFileTruncated => "BackingFileTruncated",
             Self::PoolImageLost => "PoolImageLost",
+            Self::WritesLost => "WritesLost",
             Self::RecordDamaged => "RecordDamaged",
             Self::PoolUnreachable => "PoolUnreachable",
             Self::PoolErrors => "PoolErrors",
@@ -92,7 +96,8 @@ impl HealthReason {
             Self::BackingFileMissing
             | Self::BackingFileReplaced
             | Self::BackingFileTruncated
-            | Self::PoolImageLost => Severity::DataLoss,
+            | Self::PoolImageLost
+            | Self::WritesLost => Severity::DataLoss,
             Self::RecordDamaged
             | Self::PoolUnreachable
             | Self::PoolErrors

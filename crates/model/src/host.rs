@@ -175,8 +175,13 @@ pub trait HostFilesystems: Send + Sync {
     /// Errors that the filesystem on the device has counted, where it counts them.
     fn filesystem_errors(&self, device: &Device) -> Result<u64>;
 
-    /// Writes back what is waiting, so that a freeze that follows is short.
-    fn sync_filesystem(&self, mount: &TargetPath) -> Result<()>;
+    /// Writes back what is waiting, so that a freeze that follows is short. `Some`: writes that the kernel
+    /// had accepted were lost in that, or have been since it was last asked; the reason.
+    fn sync_filesystem(&self, mount: &TargetPath) -> Result<Option<String>>;
+
+    /// As [`Self::sync_filesystem`], for a look that is no part of a change, and without any lock: `None` if the
+    /// device's filesystem is not mounted there any more.
+    fn lost_writes_at(&self, mount: &TargetPath, device: &Device) -> Result<Option<String>>;
 
     /// Tells the device which blocks the mounted filesystem does not use.
     fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()>;
@@ -247,6 +252,9 @@ pub trait HostDevices: Send + Sync {
     /// Writes back what is only in memory.
     fn sync_device(&self, device: &Device) -> Result<()>;
 
+    /// As [`HostFilesystems::lost_writes_at`], for what was written to the device itself.
+    fn lost_writes_on(&self, device: &Device) -> Result<Option<String>>;
+
     /// The devices of a volume whose pool is absent or not configured. `None`: it is not known whether
     /// there are any, because only a pool of its kind may know its devices. `Unreachable` where
     /// detaching one would wait for the pool.
@@ -282,4 +290,10 @@ pub trait HostRecords: Send + Sync {
     fn save_node_record(&self, id: &VolumeId, record: &NodeRecord) -> Result<()>;
 
     fn node_records(&self) -> Result<Vec<VolumeId>>;
+
+    /// Why data is missing that a workload wrote to the volume since it was staged, if any is.
+    fn lost_writes(&self, id: &VolumeId) -> Option<String>;
+
+    /// Known until the volume is unstaged: the kernel tells it once. False: it was known already.
+    fn note_lost_writes(&self, id: &VolumeId, reason: &str) -> Result<bool>;
 }

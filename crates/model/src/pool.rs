@@ -334,6 +334,10 @@ pub trait Health: Send + Sync {
     /// notices that itself, and refuses calls for as long.
     fn storage_probe(&self) -> Option<&dyn StorageProbe>;
 
+    /// Why nothing can be made on it now, and writes to its volumes may soon fail, if that is so. The pool
+    /// logs when it begins and when it is over.
+    fn shortage(&self) -> Result<Option<String>>;
+
     /// From the pool's point of view: is the data there, whole, with room to write?
     fn condition(&self, id: &VolumeId) -> Result<Condition>;
 

@@ -133,12 +133,13 @@ async fn answer(request: &Request<Incoming>, health: &Health) -> Response<Full<B
         return text(StatusCode::PAYLOAD_TOO_LARGE, "a request here has no body");
     }
     let well = match request.uri().path() {
-        "/healthz" => health.alive().await,
+        "/healthz" => health.alive().await.map(|()| None),
         "/readyz" => health.ready().await,
         _ => return text(StatusCode::NOT_FOUND, "there is /healthz and /readyz"),
     };
     match well {
-        Ok(()) => text(StatusCode::OK, "ok"),
+        Ok(None) => text(StatusCode::OK, "ok"),
+        Ok(Some(warning)) => text(StatusCode::OK, &format!("ok\nwarning: {warning}")),
         Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
     }
 }

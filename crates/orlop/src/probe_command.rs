@@ -47,12 +47,13 @@ pub(crate) fn run(arguments: ProbeArguments) -> ExitCode {
     let asked = runtime.block_on(async {
         match arguments.ready {
             true => self_check::ask_ready(&socket, timeout).await,
-            false => self_check::ask_alive(&socket, timeout).await,
+            false => self_check::ask_alive(&socket, timeout).await.map(|()| None),
         }
     });
     match (asked, arguments.ready) {
-        (Ok(()), true) => tell(&[], "the daemon is ready"),
-        (Ok(()), false) => tell(&[], "the daemon answers"),
+        (Ok(Some(warning)), _) => tell(&[], &format!("the daemon is ready; warning: {warning}")),
+        (Ok(None), true) => tell(&[], "the daemon is ready"),
+        (Ok(None), false) => tell(&[], "the daemon answers"),
         (Err(error), _) => complain(1, &error),
     }
 }

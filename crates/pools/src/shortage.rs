@@ -14,6 +14,11 @@ pub(crate) enum Change {
 }
 
 impl Shortage {
+    /// By what was noted last.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
     /// `has_plenty` asks for more than not being short, so that a pool whose free space goes up and
     /// down a little around the limit is reported once. Of several threads that call this at once, one
     /// gets the change.

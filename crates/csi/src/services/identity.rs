@@ -6,12 +6,12 @@ use std::sync::Arc;
 use orlop_model::Result;
 use tonic::{Request, Response, Status};
 
-use super::{answer, answer_with_metadata, why_not_ready};
+use super::{ExplainedReadiness, answer, answer_with_metadata, explained_readiness};
 use crate::executor::Executor;
 use crate::features::Features;
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::plugin_capability::{self, Service, VolumeExpansion, service};
-use crate::self_check::{NOT_READY, reason_header};
+use crate::self_check::{NOT_READY, WARNING, reason_header};
 
 pub(crate) struct Identity {
     executor: Arc<Executor>,
@@ -31,12 +31,15 @@ impl Identity {
         }
     }
 
-    /// The message cannot say why it is not ready, so a header does.
+    /// The message cannot say why it is not ready, nor what is wrong although it is, so a header does.
     async fn probe(&self) -> Result<Response<v1::ProbeResponse>> {
-        let why = why_not_ready(&self.executor).await?;
-        let mut answer = Response::new(v1::ProbeResponse { ready: Some(why.is_none()) });
-        if let Some(reason) = why.and_then(|why| reason_header(&why.to_string())) {
-            answer.metadata_mut().insert(NOT_READY, reason);
+        let (ready, name, text) = match explained_readiness(&self.executor).await? {
+            ExplainedReadiness::Ready { warning } => (true, WARNING, warning),
+            ExplainedReadiness::NotReady(why) => (false, NOT_READY, Some(why.to_string())),
+        };
+        let mut answer = Response::new(v1::ProbeResponse { ready: Some(ready) });
+        if let Some(reason) = text.and_then(|text| reason_header(&text)) {
+            answer.metadata_mut().insert(name, reason);
         }
         Ok(answer)
     }

@@ -84,6 +84,7 @@ impl Engine {
 
     /// The machine knows paths, but not of which volume.
     pub(crate) fn unmount(&self, id: &VolumeId, path: &TargetPath) -> Result<()> {
+        self.writeback_checks.wait_for(id);
         match self.host.ensure_unmounted(path) {
             Err(Error::Precondition(reason)) => {
                 let text = format!("cannot unmount volume {id}: {reason}");

@@ -155,18 +155,48 @@ fn counted_filesystem_errors_are_abnormal() {
     assert!(stats.condition.is_abnormal() && stats.condition.message().contains("1 error"));
 }
 
+/// The kernel tells it once, to whatever syncs first: here statistics, then a snapshot.
+#[test]
+fn lost_writes_are_reported_until_the_volume_is_unstaged() {
+    let fixture = Fixture::new();
+    let id = fixture.create("v");
+    fixture.stage(&id);
+    let conditions = || {
+        let listed = fixture.engine.list_volumes(None, 0).unwrap().entries.remove(0);
+        let status = fixture.engine.volume_status(&id).unwrap();
+        assert_eq!(listed.condition, status.condition, "the list says the same");
+        (stats(&fixture, &id, STAGING).unwrap().condition, status.condition)
+    };
+    fixture.host.lose_writes(&path(STAGING), "No space left on device");
+    assert!(stats(&fixture, &id, STAGING).unwrap().condition.is_abnormal());
+    let (node, controller) = conditions();
+    assert_eq!(node, controller);
+    assert!(node.is_abnormal() && node.message().contains("is lost: No space"), "{}", node.message());
+
+    fixture.unstage(&id).unwrap();
+    fixture.stage(&id);
+    let (node, controller) = conditions();
+    assert!(!node.is_abnormal() && !controller.is_abnormal());
+
+    fixture.host.lose_writes(&path(STAGING), "Input/output error");
+    refused!(fixture.engine.create_snapshot(&snapshot("s", &id)), Error::Failed { .. });
+    fixture.engine.create_snapshot(&snapshot("s", &id)).unwrap();
+    let (node, controller) = conditions();
+    assert!(node.is_abnormal() && controller.is_abnormal());
+}
+
 #[test]
 fn health_needs_the_host_and_one_pool() {
     let fixture =
         Fixture::with_pools(vec![pool("one", &zone("z1"), GIB), pool("two", &zone("z1"), GIB)]);
     let gone = Error::failed("statfs", "the pool is gone");
-    assert_eq!(fixture.engine.check_health(), Ok(vec![]));
+    assert_eq!(fixture.engine.check_health().map(|report| report.failed), Ok(vec![]));
     fixture.host.fail_next(Op::CheckHealth, Error::precondition("mkfs.xfs is gone"));
     refused!(fixture.engine.check_health(), Error::Precondition(_));
     fixture.pools[1].fail_next("check_health", gone.clone());
-    assert_eq!(fixture.engine.check_health(), Ok(vec![gone.clone()]));
+    assert_eq!(fixture.engine.check_health().map(|report| report.failed), Ok(vec![gone.clone()]));
     fixture.pools[0].fail_next("check_health", gone.clone());
     fixture.pools[1].fail_next("check_health", gone);
     refused!(fixture.engine.check_health(), Error::Failed { .. });
-    assert_eq!(fixture.engine.check_health(), Ok(vec![]));
+    assert_eq!(fixture.engine.check_health().map(|report| report.failed), Ok(vec![]));
 }

@@ -35,6 +35,11 @@ impl HostDevices for LinuxHost {
         file::sync_device(&device.path).map_err(cannot("sync a device"))
     }
 
+    fn lost_writes_on(&self, device: &Device) -> Result<Option<String>> {
+        let lost = file::lost_writes_on(&device.path).map_err(cannot("sync a device"))?;
+        Ok(lost.map(|errno| errno.to_string()))
+    }
+
     fn devices_without_pool(&self, id: &VolumeId) -> Result<Option<Vec<UnservedDevice>>> {
         let devices = of_volume(id)?;
         // Only image pools are marked: a volume of one has no other devices than those.

@@ -138,8 +138,21 @@ impl HostFilesystems for LinuxHost {
         fs::errors_on(&device.path).map_err(cannot("count the errors of a filesystem"))
     }
 
-    fn sync_filesystem(&self, mount: &TargetPath) -> Result<()> {
-        file::sync_filesystem(mount.as_path()).map_err(cannot("sync a filesystem"))
+    fn sync_filesystem(&self, mount: &TargetPath) -> Result<Option<String>> {
+        match file::sync_filesystem(mount.as_path()) {
+            Ok(()) => Ok(None),
+            Err(failure) => match failure.errno().filter(|errno| file::is_lost_write(*errno)) {
+                Some(errno) => Ok(Some(errno.to_string())),
+                None => Err(cannot("sync a filesystem")(failure)),
+            },
+        }
+    }
+
+    fn lost_writes_at(&self, mount: &TargetPath, device: &Device) -> Result<Option<String>> {
+        let is_it = || mount_at(mount).is_ok_and(|at| at.is_some_and(|at| at.is_of(device)));
+        let lost = file::lost_writes_at(mount.as_path(), is_it);
+        let lost = lost.map_err(cannot("sync a filesystem"))?;
+        Ok(lost.map(|errno| errno.to_string()))
     }
 
     fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()> {

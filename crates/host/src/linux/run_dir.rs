@@ -18,7 +18,7 @@ const LEFT_THREADS_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-const PARTS: [&str; 5] = ["volumes", "frozen", "limited", "inline", "pools"];
+const PARTS: [&str; 6] = ["volumes", "frozen", "limited", "inline", "pools", "lost-writes"];
 
 pub(super) struct RunDirectory {
     root: TargetPath,
@@ -152,6 +152,10 @@ impl RunDirectory {
 
     pub(super) fn inline(&self) -> PathBuf {
         self.root.as_path().join("inline")
+    }
+
+    pub(super) fn lost_writes(&self) -> PathBuf {
+        self.root.as_path().join("lost-writes")
     }
 
     pub(super) fn pools(&self) -> PathBuf {

@@ -126,11 +126,23 @@ impl HostRecords for LinuxHost {
     }
 
     fn save_node_record(&self, id: &VolumeId, record: &NodeRecord) -> Result<()> {
-        self.records.save(id, record)
+        self.records.save(id, record)?;
+        match record.stage {
+            Some(_) => Ok(()),
+            None => self.lost_writes.forget(id),
+        }
     }
 
     fn node_records(&self) -> Result<Vec<VolumeId>> {
         self.records.ids()
+    }
+
+    fn lost_writes(&self, id: &VolumeId) -> Option<String> {
+        self.lost_writes.of(id)
+    }
+
+    fn note_lost_writes(&self, id: &VolumeId, reason: &str) -> Result<bool> {
+        self.lost_writes.note(id, reason)
     }
 }
 

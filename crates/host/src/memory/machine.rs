@@ -103,10 +103,14 @@ impl HostFilesystems for MemoryHost {
         Ok(self.attempt(Op::MeasureUsage)?.device(device).errors)
     }
 
-    fn sync_filesystem(&self, mount: &TargetPath) -> Result<()> {
+    fn sync_filesystem(&self, mount: &TargetPath) -> Result<Option<String>> {
         let mut state = self.attempt(Op::SyncFilesystem)?;
         state.done(Op::SyncFilesystem, mount.to_string());
-        Ok(())
+        Ok(state.failed_writebacks.remove(mount))
+    }
+
+    fn lost_writes_at(&self, mount: &TargetPath, _: &Device) -> Result<Option<String>> {
+        Ok(self.lock().failed_writebacks.remove(mount))
     }
 
     fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()> {
@@ -266,6 +270,10 @@ impl HostDevices for MemoryHost {
         Ok(())
     }
 
+    fn lost_writes_on(&self, _: &Device) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     fn devices_without_pool(&self, id: &VolumeId) -> Result<Option<Vec<UnservedDevice>>> {
         Ok(self.attempt(Op::LookUp)?.unserved.get(id).cloned())
     }
@@ -328,8 +336,19 @@ impl HostRecords for MemoryHost {
             true => state.records.remove(id),
             false => state.records.insert(id.clone(), record.clone()),
         };
+        if record.stage.is_none() {
+            state.lost_writes.remove(id);
+        }
         state.done(Op::SaveRecord, id.to_string());
         Ok(())
+    }
+
+    fn lost_writes(&self, id: &VolumeId) -> Option<String> {
+        self.lock().lost_writes.get(id).cloned()
+    }
+
+    fn note_lost_writes(&self, id: &VolumeId, reason: &str) -> Result<bool> {
+        Ok(self.lock().lost_writes.insert(id.clone(), reason.to_owned()).is_none())
     }
 
     fn node_records(&self) -> Result<Vec<VolumeId>> {

@@ -23,7 +23,8 @@ impl Health {
         self_check::ask_alive(&self.socket, LIVENESS_TIMEOUT).await
     }
 
-    pub(super) async fn ready(&self) -> Result<(), Unwell> {
+    /// With what the daemon warns of, if anything.
+    pub(super) async fn ready(&self) -> Result<Option<String>, Unwell> {
         self_check::ask_ready(&self.socket, READINESS_TIMEOUT).await
     }
 }

@@ -1,6 +1,6 @@
 //! Is the pool well, and is a volume?
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use orlop_model::{
     Condition, Error, Health, HealthReason, Problem, Result, StorageProbe, VolumeId, VolumeRecord,
@@ -13,6 +13,7 @@ use super::capacity::Capacity;
 use super::catalogue::{ImageCatalogue, problem_of_data};
 use super::failure::cannot;
 use super::managed::Managed;
+use crate::poison::lock;
 use crate::recorded::Recorded;
 
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(super) struct ImageHealth {
     catalogue: Arc<ImageCatalogue>,
     capacity: Arc<Capacity>,
     devices: Arc<LoopDevices>,
+    /// Why the last probe of the storage failed.
+    refusal: Mutex<Option<Error>>,
 }
 
 impl Health for ImageHealth {
@@ -29,8 +32,13 @@ impl Health for ImageHealth {
     fn check(&self) -> Result<()> {
         match self.capacity.check_writable() {
             Err(Error::Unreachable { doing, reason }) => Err(Error::Failed { doing, reason }),
-            checked => checked,
+            Ok(()) => lock(&self.refusal).clone().map_or(Ok(()), Err),
+            failed => failed,
         }
+    }
+
+    fn shortage(&self) -> Result<Option<String>> {
+        self.capacity.below_floor()
     }
 
     fn storage_probe(&self) -> Option<&dyn StorageProbe> {
@@ -56,9 +64,12 @@ impl StorageProbe for ImageHealth {
     fn try_storage(&self) -> Result<()> {
         // Logged by the check itself, also where no call asks for it.
         let _lost_image = self.directory.check_takes_data();
+        let _shortage = self.capacity.below_floor();
         let staging = self.directory.layout().staging();
-        file::try_write(&staging)
-            .map_err(cannot(|| format!("write to pool {}", self.directory.name())))
+        let tried = file::try_write(&staging)
+            .map_err(cannot(|| format!("write to pool {}", self.directory.name())));
+        self.note_refusal(tried.clone().err());
+        tried
     }
 }
 
@@ -69,7 +80,23 @@ impl ImageHealth {
         capacity: Arc<Capacity>,
         devices: Arc<LoopDevices>,
     ) -> Self {
-        Self { directory, catalogue, capacity, devices }
+        Self { directory, catalogue, capacity, devices, refusal: Mutex::default() }
+    }
+
+    /// A full pool is [`Health::shortage`], and one that is unmounted or read-only is found without a write.
+    fn note_refusal(&self, error: Option<Error>) {
+        let error = error.filter(|error| !matches!(error, Error::Exhausted(_)));
+        let pool = self.directory.name();
+        let before = std::mem::replace(&mut *lock(&self.refusal), error.clone());
+        match (before, error) {
+            (None, Some(why)) => tracing::error!(
+                pool,
+                %why,
+                "the pool's storage fails to write; look for errors of its disk in the kernel log"
+            ),
+            (Some(_), None) => tracing::info!(pool, "the pool's storage takes writes again"),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
     }
 
     fn outlook(&self) -> Outlook {

@@ -15,6 +15,10 @@ impl Health for MemoryPool {
         lock(&self.state).sharers.is_none().then_some(self)
     }
 
+    fn shortage(&self) -> Result<Option<String>> {
+        lock(&self.state).fault("shortage").map(|()| None)
+    }
+
     fn condition(&self, id: &VolumeId) -> Result<Condition> {
         let mut state = lock(&self.state);
         state.fault("condition")?;

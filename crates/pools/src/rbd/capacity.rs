@@ -85,6 +85,10 @@ impl Capacity {
         Self { session: Arc::clone(session), info: Arc::clone(info), shortage: Shortage::default() }
     }
 
+    pub(super) fn was_full(&self) -> bool {
+        self.shortage.is_on()
+    }
+
     pub(super) fn available(&self) -> Result<u64> {
         self.counted()?.ok_or_else(|| self.not_counted())
     }

@@ -129,6 +129,11 @@ impl Health for RbdHealth {
         None
     }
 
+    fn shortage(&self) -> Result<Option<String>> {
+        // By the last answer: this is asked too often to ask the cluster each time.
+        Ok(self.capacity.was_full().then(|| "the Ceph pool is full".to_owned()))
+    }
+
     fn condition(&self, id: &VolumeId) -> Result<Condition> {
         self.condition_within(id, &self.capacity.available())
     }

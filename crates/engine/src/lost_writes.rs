@@ -1,0 +1,170 @@
+//! Writes that a workload made and the kernel could not keep: the pool was full, or its disk gave errors.
+//!
+//! A mount shows nothing of it: a write goes well until it is written back, and then the kernel tells the
+//! first process that syncs. To find out is therefore to sync, which is done when statistics are asked for:
+//! each time while the pool is unwell, as then it is likely, and now and then otherwise.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orlop_model::{
+    Condition, Device, Error, HealthReason, Host, Problem, Result, TargetPath, VolumeId,
+};
+
+use crate::engine::Engine;
+
+/// While nothing suggests that writes were lost. To sync more often would change how workloads perform.
+const INTERVAL: Duration = Duration::from_secs(300);
+/// A caller of statistics waits so long; a sync that takes longer is seen by the next one.
+const TIMEOUT: Duration = Duration::from_secs(2);
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Syncs at once: each is a thread that waits for a disk.
+const AT_ONCE: usize = 8;
+
+/// When which volume was last looked at.
+#[derive(Default)]
+pub(crate) struct WritebackChecks {
+    checks: Mutex<BTreeMap<VolumeId, Check>>,
+    ended: Condvar,
+}
+
+#[derive(Clone, Copy)]
+struct Check {
+    begun: Instant,
+    is_under_way: bool,
+}
+
+impl WritebackChecks {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<VolumeId, Check>> {
+        self.checks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Before an unmount, which a check would make fail, as it has the filesystem open. It takes no longer than
+    /// the unmount would, as that writes back the same.
+    pub(crate) fn wait_for(&self, id: &VolumeId) {
+        let is_under_way = |all: &mut BTreeMap<VolumeId, Check>| {
+            all.get(id).is_some_and(|check| check.is_under_way)
+        };
+        // What is still under way then is for the unmount to say.
+        drop(self.ended.wait_timeout_while(self.all(), UNMOUNT_TIMEOUT, is_under_way));
+    }
+
+    /// False: one is under way, or there was one not long ago.
+    fn try_begin(&self, id: &VolumeId, is_urgent: bool) -> bool {
+        let mut all = self.all();
+        all.retain(|_, check| check.is_under_way || check.begun.elapsed() < INTERVAL);
+        let is_due = all.get(id).is_none_or(|last| is_urgent && !last.is_under_way);
+        let running = all.values().filter(|check| check.is_under_way).count();
+        if !is_due || running >= AT_ONCE {
+            return false;
+        }
+        all.insert(id.clone(), Check { begun: Instant::now(), is_under_way: true });
+        true
+    }
+}
+
+/// Ends the check, also if it panics.
+struct UnderWay {
+    checks: Arc<WritebackChecks>,
+    id: VolumeId,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(check) = self.checks.all().get_mut(&self.id) {
+            check.is_under_way = false;
+        }
+        self.checks.ended.notify_all();
+    }
+}
+
+/// Where a workload writes.
+pub(crate) enum WrittenAt {
+    Mount(TargetPath, Device),
+    Device(Device),
+}
+
+impl WrittenAt {
+    fn lost_writes(&self, host: &dyn Host) -> Result<Option<String>> {
+        match self {
+            Self::Mount(mount, device) => host.lost_writes_at(mount, device),
+            Self::Device(device) => host.lost_writes_on(device),
+        }
+    }
+}
+
+impl Engine {
+    /// Looks for lost writes if it is time to. What is found is known from then on.
+    pub(crate) fn look_for_lost_writes(&self, id: &VolumeId, at: WrittenAt, is_urgent: bool) {
+        if !self.writeback_checks.try_begin(id, is_urgent) {
+            return;
+        }
+        let under_way = UnderWay { checks: Arc::clone(&self.writeback_checks), id: id.clone() };
+        let host = Arc::clone(&self.host);
+        let (done, waiting) = mpsc::sync_channel::<()>(1);
+        let look = move || {
+            match at.lost_writes(host.as_ref()) {
+                Ok(None) => {}
+                Ok(Some(reason)) => note(host.as_ref(), &under_way.id, &reason),
+                // Unmounted by now, most likely.
+                Err(error) => tracing::debug!(volume = %under_way.id, %error, "cannot sync"),
+            }
+            drop(under_way);
+            drop(done);
+        };
+        match thread::Builder::new().name("writeback-check".to_owned()).spawn(look) {
+            // An end without a message is the end all the same.
+            Ok(_) => drop(waiting.recv_timeout(TIMEOUT)),
+            Err(error) => tracing::debug!(%error, "cannot start a thread to look for lost writes"),
+        }
+    }
+
+    /// Syncs before a copy. The kernel tells a lost write to this sync and to no later one, so it is noted.
+    pub(crate) fn sync_before_copy(&self, id: &VolumeId, mount: &TargetPath) -> Result<()> {
+        let Some(reason) = self.host.sync_filesystem(mount)? else { return Ok(()) };
+        note(self.host.as_ref(), id, &reason);
+        Err(Error::failed(
+            format!("copy volume {id}"),
+            format!(
+                "data that was written to it before is lost: {reason}; repeat the call to copy what is left"
+            ),
+        ))
+    }
+
+    /// Lost writes come before everything else that is wrong.
+    pub(crate) fn with_lost_writes(&self, id: &VolumeId, condition: Condition) -> Condition {
+        let Some(reason) = self.host.lost_writes(id) else { return condition };
+        let mut worst = Condition::of(vec![lost(&reason)], "");
+        worst.extend(condition.into_problems());
+        worst
+    }
+}
+
+fn note(host: &dyn Host, id: &VolumeId, reason: &str) {
+    match host.note_lost_writes(id, reason) {
+        Ok(false) => {}
+        Ok(true) => tracing::error!(
+            volume = %id,
+            reason,
+            "the kernel could not keep data that was written to the volume; check the data of its \
+             workload, and the pool's free space and disk"
+        ),
+        Err(error) => tracing::error!(
+            volume = %id,
+            reason,
+            %error,
+            "the kernel could not keep data that was written to the volume, and this cannot be recorded \
+             for the next start"
+        ),
+    }
+}
+
+fn lost(reason: &str) -> Problem {
+    let message = format!(
+        "data that was written to the volume since it was staged is lost: {reason}; check the data of \
+         its workload, and the pool's free space and disk; reported until the volume is unstaged"
+    );
+    Problem::new(HealthReason::WritesLost, message)
+}
