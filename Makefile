@@ -1,4 +1,4 @@
-.PHONY: help run build image image-test build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run
+.PHONY: help run build image image-test build-tests test unit real sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -53,6 +53,11 @@ clients:
 	$(BUILD_ALL)
 	scripts/prerequisites
 	scripts/without-leaks tests/clients/run
+
+#: monitoring  alert rules and metrics under the eyes of promtool and of a Prometheus client; fetches both
+monitoring:
+	$(BUILD_ALL)
+	scripts/without-leaks tests/monitoring/run
 
 #: conformance the conformance suite against Orlop, and against a plugin that breaks the rules;
 #:             writes docs/reports/conformance.md

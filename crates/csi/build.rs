@@ -33,6 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Encoded by protox, because the types of prost would drop the options of csi.v1.
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     std::fs::write(out_dir.join("wire.bin"), compiler.encode_file_descriptor_set())?;
+    let mut methods = methods_of(&compiler.descriptor_pool());
 
     tonic_prost_build::configure()
         .btree_map(".")
@@ -45,8 +46,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut compiler = protox::Compiler::new([include])?;
     compiler.include_imports(true).include_source_info(true).open_files(APART)?;
+    methods.extend(methods_of(&compiler.descriptor_pool()));
+    let list = format!("&{:?}", methods.iter().collect::<Vec<_>>());
+    std::fs::write(out_dir.join("methods.in"), list)?;
     tonic_prost_build::configure().btree_map(".").compile_fds(compiler.file_descriptor_set())?;
     Ok(())
+}
+
+/// As `csi.v1.Controller/CreateVolume`, in order.
+fn methods_of(pool: &DescriptorPool) -> BTreeSet<String> {
+    let services = pool.services().collect::<Vec<_>>();
+    let named = |service: &protox::prost_reflect::ServiceDescriptor| {
+        let name = service.full_name().to_owned();
+        service.methods().map(move |method| format!("{name}/{}", method.name())).collect::<Vec<_>>()
+    };
+    services.iter().flat_map(named).collect()
 }
 
 /// Full names of all messages that hold something sensitive, directly or in a message within.

@@ -15,6 +15,7 @@ mod log_failures;
 mod logs;
 mod logs_unread;
 mod memory_limit;
+pub(crate) mod metrics;
 mod misconfigured;
 mod modes;
 mod overlapping_paths;

@@ -12,6 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tonic::transport::server::Connected;
 
+use crate::call_stats::{CallStats, Counted};
+
 /// An orchestrator opens about ten.
 const MAX_CONNECTIONS: usize = 512;
 
@@ -28,15 +30,16 @@ pub(crate) struct ConnectionTable {
     most: usize,
     slots: Arc<Mutex<Vec<Weak<Slot>>>>,
     clock: Arc<AtomicU64>,
+    stats: Arc<CallStats>,
 }
 
 impl ConnectionTable {
     /// For a process that may have so many files open; `None`: any number.
-    pub(crate) fn within(descriptors: Option<u64>) -> Self {
+    pub(crate) fn within(descriptors: Option<u64>, stats: &Arc<CallStats>) -> Self {
         let share = descriptors.map_or(u64::MAX, |all| all / DESCRIPTORS_PER_CONNECTION);
         let most =
             usize::try_from(share).map_or(MAX_CONNECTIONS, |share| share.clamp(1, MAX_CONNECTIONS));
-        Self { most, slots: Arc::default(), clock: Arc::default() }
+        Self { most, slots: Arc::default(), clock: Arc::default(), stats: Arc::clone(stats) }
     }
 
     fn slots(&self) -> MutexGuard<'_, Vec<Weak<Slot>>> {
@@ -71,6 +74,7 @@ impl ConnectionTable {
             streams: AtomicUsize::new(0),
             last_heard: AtomicU64::new(0),
             clock: Arc::clone(&self.clock),
+            _counted: self.stats.begin_connection(),
         });
         slot.touch();
         slots.push(Arc::downgrade(&slot));
@@ -95,6 +99,7 @@ struct Slot {
     last_heard: AtomicU64,
     /// Counts what is read from any connection: only the order matters.
     clock: Arc<AtomicU64>,
+    _counted: Counted,
 }
 
 impl Slot {

@@ -4,6 +4,7 @@
 //! call that is blocked in the kernel by a hung pool keeps its permit, and must not use up those of others.
 
 mod draining;
+mod running_calls;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +18,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::JoinError;
 use tracing::Span;
 
+use crate::call_stats::CallStats;
 use crate::readiness::Readiness;
 use draining::NODE_CALLS_STOP_TIMEOUT;
+pub use running_calls::RunningCalls;
+use running_calls::Waiting;
 
 /// Operations at once, of one kind on one pool. Beyond this, calls wait their turn: a storm of them
 /// must not turn into as many threads that contend for one disk.
@@ -106,6 +110,14 @@ enum CallKind {
 }
 
 impl CallKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Controller => "controller",
+            Self::Node => "node",
+            Self::Stream => "stream",
+        }
+    }
+
     fn width(self) -> u32 {
         match self {
             Self::Controller | Self::Node => OPERATIONS,
@@ -129,6 +141,8 @@ struct RequestLimit {
     running: Arc<AtomicUsize>,
     /// For the calls under this limit that wait for a lock.
     waiters: WaiterLimit,
+    /// For a permit.
+    waiting: Arc<AtomicUsize>,
 }
 
 /// The right to run one call, for as long as it is held.
@@ -146,7 +160,13 @@ impl Drop for Permit {
 impl RequestLimit {
     fn new(width: u32) -> Self {
         let free = Arc::new(Semaphore::new(permits(width)));
-        Self { width, free, running: Arc::default(), waiters: WaiterLimit::default() }
+        Self {
+            width,
+            free,
+            running: Arc::default(),
+            waiters: WaiterLimit::default(),
+            waiting: Arc::default(),
+        }
     }
 
     fn counted(&self, permit: OwnedSemaphorePermit) -> Permit {
@@ -167,6 +187,7 @@ impl RequestLimit {
         if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
             return Ok(self.counted(permit));
         }
+        let _waiting = Waiting::begin(&self.waiting);
         let permit = Arc::clone(&self.free).acquire_owned();
         tokio::pin!(permit);
         loop {
@@ -217,6 +238,7 @@ pub struct Executor {
     stopping_since: OnceLock<Instant>,
     node_calls_stop_timeout: Duration,
     stream_timeout: Duration,
+    calls: Arc<CallStats>,
 }
 
 impl Executor {
@@ -231,6 +253,7 @@ impl Executor {
             stopping_since: OnceLock::new(),
             node_calls_stop_timeout: NODE_CALLS_STOP_TIMEOUT,
             stream_timeout: UNREAD_STREAM_TIMEOUT,
+            calls: Arc::default(),
         }
     }
 
@@ -239,7 +262,13 @@ impl Executor {
         *self.engine.write().unwrap_or_else(PoisonError::into_inner) = Some(engine);
     }
 
-    pub(crate) fn engine(&self) -> Result<Arc<Engine>> {
+    /// What was counted of all calls so far.
+    pub fn calls(&self) -> &Arc<CallStats> {
+        &self.calls
+    }
+
+    /// [`Error::Starting`] until the pools are read.
+    pub fn engine(&self) -> Result<Arc<Engine>> {
         let engine = self.engine.read().unwrap_or_else(PoisonError::into_inner);
         engine.clone().ok_or(Error::Starting)
     }

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -17,6 +18,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::arrival::{Arrival, CallClass, CallLimits};
+use crate::call_stats::{CallStats, Counted, method_label};
 use crate::deadline;
 use crate::routes::Answering;
 use crate::status::code_name;
@@ -28,11 +30,12 @@ const ACCEPTED_CALLS: usize = 1024;
 #[derive(Clone)]
 pub(crate) struct ObserveCalls {
     limits: CallLimits,
+    stats: Arc<CallStats>,
 }
 
-impl Default for ObserveCalls {
-    fn default() -> Self {
-        Self { limits: CallLimits::new(ACCEPTED_CALLS) }
+impl ObserveCalls {
+    pub(crate) fn counted_by(stats: &Arc<CallStats>) -> Self {
+        Self { limits: CallLimits::new(ACCEPTED_CALLS), stats: Arc::clone(stats) }
     }
 }
 
@@ -40,7 +43,7 @@ impl<S> Layer<S> for ObserveCalls {
     type Service = Observed<S>;
 
     fn layer(&self, inner: S) -> Observed<S> {
-        Observed { inner, limits: self.limits.clone() }
+        Observed { inner, limits: self.limits.clone(), stats: Arc::clone(&self.stats) }
     }
 }
 
@@ -48,6 +51,7 @@ impl<S> Layer<S> for ObserveCalls {
 pub(crate) struct Observed<S> {
     inner: S,
     limits: CallLimits,
+    stats: Arc<CallStats>,
 }
 
 impl<S> Service<Request<Body>> for Observed<S>
@@ -64,7 +68,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Answering {
-        let call = CallSpan::begin(request.uri().path());
+        let call = CallSpan::begin(request.uri().path(), &self.stats);
         let span = call.span.clone();
         // Made before the library's, so that it is not the later one.
         let deadline = deadline::of(request.headers());
@@ -125,6 +129,9 @@ struct CallSpan {
     class: CallClass,
     is_question: bool,
     has_ended: bool,
+    label: &'static str,
+    stats: Arc<CallStats>,
+    _in_flight: Counted,
 }
 
 /// Change nothing, and are asked all the time: a good answer is of no interest.
@@ -173,7 +180,7 @@ const SMALL: [&str; 9] = [
 ];
 
 impl CallSpan {
-    fn begin(path: &str) -> Self {
+    fn begin(path: &str, stats: &Arc<CallStats>) -> Self {
         static CALLS: AtomicU64 = AtomicU64::new(1);
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         let method = orlop_model::id::shown(path.rsplit('/').next().unwrap_or_default());
@@ -195,7 +202,16 @@ impl CallSpan {
             group_name = Empty,
             group = Empty
         );
-        Self { span, begun: Instant::now(), class, is_question, has_ended: false }
+        Self {
+            span,
+            begun: Instant::now(),
+            class,
+            is_question,
+            has_ended: false,
+            label: method_label(path),
+            stats: Arc::clone(stats),
+            _in_flight: stats.begin_call(),
+        }
     }
 
     fn end(mut self, response: &Response<Body>) {
@@ -208,6 +224,7 @@ impl CallSpan {
 
     fn tell(&self, code: Code, message: &str) {
         let (span, took) = (&self.span, self.begun.elapsed());
+        self.stats.note_ended(self.label, code, took);
         let name = code_name(code);
         match importance(code, self.is_question) {
             Importance::Defect => tracing::error!(parent: span, code = name, ?took, "{message}"),

@@ -18,7 +18,7 @@ where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
 {
-    let observed = ObserveCalls::default().layer(service);
+    let observed = ObserveCalls::counted_by(&Arc::default()).layer(service);
     let response = observed.oneshot(request("/csi.v1.Node/NodeGetInfo")).await.unwrap();
     Status::from_header_map(response.headers())
 }
@@ -97,7 +97,7 @@ async fn read(request: Request<Body>) -> Result<Response<Body>, Infallible> {
 async fn call_above_the_limit_is_refused() {
     let limits = CallLimits::new(1);
     let calls = Arc::clone(&limits.calls);
-    let observed = ObserveCalls { limits }.layer(service_fn(read));
+    let observed = ObserveCalls { limits, stats: Arc::default() }.layer(service_fn(read));
     let call = async |method: &str| {
         let uri = format!("/csi.v1.Controller/{method}");
         let request = Request::builder().uri(uri).body(Body::new("message".to_owned())).unwrap();
@@ -162,7 +162,7 @@ async fn read_all(request: Request<Body>) -> Result<Response<Body>, Infallible> 
 
 /// The calls that are refused at once; the others are waited for, and go with what is returned.
 fn begun(calls: Vec<Request<Body>>) -> (Vec<Code>, Vec<Answering>) {
-    let mut observed = ObserveCalls::default().layer(service_fn(read_all));
+    let mut observed = ObserveCalls::counted_by(&Arc::default()).layer(service_fn(read_all));
     let (mut refused, mut waiting) = (Vec::new(), Vec::new());
     for call in calls {
         let mut answering = observed.call(call);
@@ -190,7 +190,7 @@ async fn large_messages_are_waited_for_only_so_many_at_once() {
 
 #[tokio::test]
 async fn what_an_ended_call_had_of_the_bytes_goes_to_the_next() {
-    let mut observed = ObserveCalls::default().layer(service_fn(read_all));
+    let mut observed = ObserveCalls::counted_by(&Arc::default()).layer(service_fn(read_all));
     for _ in 0..64 {
         let mut answering = observed.call(announced("CreateVolume", &[LARGE]));
         let polled = answering.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -219,7 +219,7 @@ async fn a_message_that_needs_little_may_not_be_large() {
 async fn a_deadline_that_has_passed_is_exceeded() {
     let never = service_fn(|_: Request<Body>| std::future::pending());
     for deadline in ["0n", "20m"] {
-        let observed = ObserveCalls::default().layer(never);
+        let observed = ObserveCalls::counted_by(&Arc::default()).layer(never);
         let mut request = request("/csi.v1.Node/NodeGetInfo");
         request.headers_mut().insert("grpc-timeout", deadline.parse().unwrap());
         let long = std::time::Duration::from_secs(10);

@@ -5,6 +5,7 @@
 //! blocking thread, and is answered. Errors become gRPC codes in `status.rs` and nowhere else.
 
 mod arrival;
+mod call_stats;
 mod cluster_memory;
 mod connections;
 mod deadline;
@@ -28,8 +29,9 @@ mod socket;
 mod socket_watch;
 mod status;
 
+pub use call_stats::{CallStats, EndedCalls};
 pub use cluster_memory::{ClusterMemory, Verdict};
-pub use executor::{Executor, most_threads};
+pub use executor::{Executor, RunningCalls, most_threads};
 pub use features::{Features, Mode};
 pub use name_holds::SESSION;
 pub use routes::{Answering, Routes};

@@ -20,6 +20,7 @@ use tonic::transport::Server;
 use tonic::transport::server::Connected;
 use tower::Service;
 
+use crate::call_stats::CallStats;
 use crate::connections::{Connection, ConnectionTable};
 use crate::executor::Executor;
 use crate::http2::Lenient;
@@ -73,7 +74,7 @@ pub async fn serve(
     service: impl CallService,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let (connections, renew) = Connections::of(&mut socket)?;
+    let (connections, renew) = Connections::of(&mut socket, executor.calls())?;
     let table = connections.table.clone();
     let (stop, stopping) = oneshot::channel();
     let shutdown = async {
@@ -84,7 +85,7 @@ pub async fn serve(
     };
     let serving = Server::builder()
         .max_concurrent_streams(CALLS_PER_CONNECTION)
-        .layer(ObserveCalls::default())
+        .layer(ObserveCalls::counted_by(executor.calls()))
         .serve_with_incoming_shutdown(service, connections, shutdown);
     tokio::select! {
         served = serving => served?,
@@ -121,7 +122,7 @@ where
         .max_concurrent_streams(CALLS_PER_CONNECTION)
         .http2_keepalive_interval(Some(PEER_KEEPALIVE))
         .http2_keepalive_timeout(Some(PEER_KEEPALIVE))
-        .layer(ObserveCalls::default())
+        .layer(ObserveCalls::counted_by(executor.calls()))
         .serve_with_incoming_shutdown(service, connections, shutdown);
     tokio::select! {
         served = serving => Ok(served?),
@@ -139,11 +140,12 @@ pub async fn serve_registration(
     service: impl CallService,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let (connections, renew) = Connections::of(&mut socket)?;
+    let calls = Arc::default();
+    let (connections, renew) = Connections::of(&mut socket, &calls)?;
     let table = connections.table.clone();
     let serving = Server::builder()
         .max_concurrent_streams(CALLS_PER_CONNECTION)
-        .layer(ObserveCalls::default())
+        .layer(ObserveCalls::counted_by(&calls))
         .serve_with_incoming(service, connections);
     tokio::select! {
         served = serving => served?,
@@ -181,12 +183,12 @@ type Renew = mpsc::Sender<std::os::unix::net::UnixListener>;
 
 impl Connections {
     /// Those of this socket, and where to send its listener when the socket is made again.
-    fn of(socket: &mut Socket) -> io::Result<(Self, Renew)> {
+    fn of(socket: &mut Socket, calls: &Arc<CallStats>) -> io::Result<(Self, Renew)> {
         let listener = socket.take_listener();
         let listener =
             listener.ok_or_else(|| io::Error::other("the socket's listener is already in use"))?;
         let listener = UnixListener::from_std(listener)?;
-        let table = ConnectionTable::within(getrlimit(Resource::Nofile).current);
+        let table = ConnectionTable::within(getrlimit(Resource::Nofile).current, calls);
         let (renew, renewed) = mpsc::channel(1);
         Ok((Self { listener, renewed, table, pause: None, has_accepted: false }, renew))
     }

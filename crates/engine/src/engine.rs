@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use orlop_model::id::shown;
 use orlop_model::{
-    Error, Host, NodeId, Pool, PoolId, Result, SnapshotId, SnapshotRecord, Topology,
-    VolumeCapability, VolumeId, VolumeRecord,
+    Device, DeviceAccess, DurationHistogram, Error, Host, NodeId, Pool, PoolId, Result, SnapshotId,
+    SnapshotRecord, Topology, VolumeCapability, VolumeId, VolumeRecord,
 };
 use tracing::Span;
 use tracing::field::display;
 
+use crate::figures::AskedPools;
 use crate::locks::{Locks, WaiterLimit};
 use crate::lost_writes::WritebackChecks;
 use crate::node_volume_count::{NodeVolumeCount, SharedVolumeCount};
@@ -60,6 +62,8 @@ pub struct Engine {
     pub(crate) membership: Arc<Membership>,
     pub(crate) stage_failures: Arc<StageFailures>,
     pub(crate) writeback_checks: Arc<WritebackChecks>,
+    pub(crate) asked_pools: Arc<AskedPools>,
+    pub(crate) freezes: Arc<DurationHistogram>,
 }
 
 impl Engine {
@@ -77,6 +81,8 @@ impl Engine {
             membership: Arc::default(),
             stage_failures: Arc::default(),
             writeback_checks: Arc::default(),
+            asked_pools: Arc::default(),
+            freezes: Arc::default(),
         };
         pools.into_iter().try_fold(none, |engine, pool| engine.with_pool(pool))
     }
@@ -123,6 +129,11 @@ impl Engine {
 
     pub fn absence_of(&self, pool: &str) -> Option<&Error> {
         self.absent.iter().find(|absent| absent.name == pool).map(|absent| &absent.why)
+    }
+
+    /// Of a pool in service.
+    pub fn pool_name(&self, id: &PoolId) -> Option<&str> {
+        self.pools.get(id).map(|pool| pool.name())
     }
 
     pub fn node_info(&self) -> NodeInfo {
@@ -188,6 +199,20 @@ impl Engine {
              configure that pool, or send the call to the daemon that serves it",
             id.pool()
         ))
+    }
+
+    /// Makes the volume a block device here. Failures are counted: what repeats a call hides them.
+    pub(crate) fn ensure_attached(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        access: DeviceAccess,
+    ) -> Result<Device> {
+        pool.devices().ensure_attached(id, access).inspect_err(|_| {
+            if let Some(breaker) = self.breakers.get(pool.id()) {
+                breaker.attach_failures.fetch_add(1, Ordering::Relaxed);
+            }
+        })
     }
 
     /// NS-13, NP-17: is the volume made for this, and does this machine offer it?

@@ -10,6 +10,7 @@ mod delete;
 mod difference;
 mod engine;
 mod expand;
+mod figures;
 mod group_snapshot;
 mod health;
 mod inline;
@@ -40,6 +41,7 @@ mod volume_health;
 mod without_pool;
 
 pub use engine::{AbsentPool, Engine, EngineSettings};
+pub use figures::{ObjectCounts, PoolFigures, PoolState, VolumeIo};
 pub use health::HealthReport;
 pub use locks::WaiterLimit;
 pub use name_hold::{NameHold, PoolSummary};

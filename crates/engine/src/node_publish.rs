@@ -165,7 +165,7 @@ impl Engine {
         read_only: bool,
     ) -> Result<()> {
         let access = if read_only { DeviceAccess::ReadOnly } else { DeviceAccess::ReadWrite };
-        let device = pool.devices().ensure_attached(&record.id, access)?;
+        let device = self.ensure_attached(pool, &record.id, access)?;
         self.apply_limits(pool, &record.id, &record.limits)?;
         self.host.ensure_bound_device(&device, target)
     }

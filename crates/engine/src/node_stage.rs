@@ -174,7 +174,7 @@ impl Engine {
     fn complete_stage(&self, pool: &PoolRef, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
         if wanted.capability.is_block() {
             // After a refused unstage the kernel would detach it when its last user closes it.
-            pool.devices().ensure_attached(&record.id, stage_access(pool, wanted))?;
+            self.ensure_attached(pool, &record.id, stage_access(pool, wanted))?;
         }
         self.apply_limits(pool, &record.id, &record.limits)?;
         let (AccessType::Mount(_), Some(fs)) = (&wanted.capability.access, record.format.fs())
@@ -214,12 +214,12 @@ impl Engine {
 
     fn stage_block(&self, pool: &PoolRef, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
         if wanted.read_only {
-            pool.devices().ensure_attached(&record.id, DeviceAccess::ReadOnly)?;
+            self.ensure_attached(pool, &record.id, DeviceAccess::ReadOnly)?;
             return Ok(());
         }
         // Before the workload can write: from here on the volume must not be taken for blank.
         self.mark_raw(pool, record)?;
-        pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite)?;
+        self.ensure_attached(pool, &record.id, DeviceAccess::ReadWrite)?;
         Ok(())
     }
 
@@ -234,7 +234,7 @@ impl Engine {
         if access == DeviceAccess::ReadOnly {
             self.prepare_for_readers(pool, record, mount)?;
         }
-        let device = pool.devices().ensure_attached(&record.id, access)?;
+        let device = self.ensure_attached(pool, &record.id, access)?;
         let fs = match access {
             DeviceAccess::ReadWrite => {
                 let record = self.record_now(pool, &record.id)?;

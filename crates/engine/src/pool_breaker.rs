@@ -6,6 +6,7 @@
 //! has no probe and is not watched here.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -34,6 +35,7 @@ pub(crate) struct PoolBreaker {
     pool: PoolRef,
     state: Mutex<BreakerState>,
     left: Condvar,
+    pub(crate) attach_failures: AtomicU64,
 }
 
 struct BreakerState {
@@ -104,7 +106,12 @@ impl PoolBreaker {
             foreign_calls: 0,
             home_pools: Vec::new(),
         };
-        Self { pool, state: Mutex::new(state), left: Condvar::new() }
+        Self {
+            pool,
+            state: Mutex::new(state),
+            left: Condvar::new(),
+            attach_failures: AtomicU64::new(0),
+        }
     }
 
     fn is_watched(&self) -> bool {

@@ -153,7 +153,9 @@ impl Engine {
         let frozen = in_parallel(mounts, |(_, mount)| Frozen::freeze(self.host.as_ref(), mount))?;
         capture()?;
         let held = in_parallel_owned(frozen, Frozen::thaw)?;
-        let microseconds = started.elapsed().as_micros();
+        let took = started.elapsed();
+        self.freezes.note(took);
+        let microseconds = took.as_micros();
         tracing::info!(
             filesystems = mounts.len(),
             microseconds,

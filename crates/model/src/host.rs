@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -122,6 +123,21 @@ pub struct UnservedDevice {
     pub access: DeviceAccess,
     /// The file behind it has no name any more: what was written is gone with the device.
     pub is_only_copy: bool,
+}
+
+/// What a block device has done, as the kernel counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceIo {
+    pub reads: u64,
+    pub bytes_read: u64,
+    /// All reads together, each from its begin to its end.
+    pub read_time: Duration,
+    pub writes: u64,
+    pub bytes_written: u64,
+    pub write_time: Duration,
+    /// For how long there was anything under way.
+    pub busy_time: Duration,
+    pub in_flight: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -248,6 +264,9 @@ pub trait HostDevices: Send + Sync {
     /// Grows with every write to the device, by whomever. `None` while one is under way: when
     /// that will land is unknown.
     fn device_writes(&self, device: &Device) -> Result<Option<u64>>;
+
+    /// What the device has done since it was attached.
+    fn device_io(&self, device: &Device) -> Result<DeviceIo>;
 
     /// Writes back what is only in memory.
     fn sync_device(&self, device: &Device) -> Result<()>;

@@ -6,6 +6,7 @@
 
 pub mod capability;
 pub mod condition;
+pub mod durations;
 pub mod error;
 pub mod finding;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -25,12 +26,13 @@ pub use capability::{
     AccessMode, AccessType, CapabilitySet, FsType, MountAccess, MountFlags, VolumeCapability,
 };
 pub use condition::{Condition, Problem, Usage};
+pub use durations::{DurationCounts, DurationHistogram};
 pub use error::{Error, Reason, Result};
 pub use finding::{BehindDevice, Finding, LabelledDevice, Remedy, Repair};
 pub use health_reason::{HealthReason, Severity};
 pub use host::{
-    DeviceMount, DeviceSignature, Host, HostDevices, HostFilesystems, HostFreezing, HostLimits,
-    HostMounts, HostRecords, MountRequest, MountState, NodeRecord, Publication, Stage,
+    DeviceIo, DeviceMount, DeviceSignature, Host, HostDevices, HostFilesystems, HostFreezing,
+    HostLimits, HostMounts, HostRecords, MountRequest, MountState, NodeRecord, Publication, Stage,
     UnservedDevice,
 };
 pub use id::{GroupSnapshotId, NameDigest, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
@@ -40,7 +42,7 @@ pub use path::TargetPath;
 pub use pool::{
     ByteRange, Catalogue, ChangedBlocks, Device, DeviceAccess, DeviceOnOtherFile, Devices, Draft,
     Health, NewFilesystem, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolInfo,
-    Provisioner, Ranges, Shared, StorageProbe,
+    PoolSpace, Provisioner, Ranges, Shared, StorageProbe,
 };
 pub use record::{
     Consistency, ContentSource, ControllerPublication, FormatState, FsUuid, GroupSnapshotRecord,

@@ -121,6 +121,9 @@ pub trait Provisioner: Send + Sync {
     /// What can still be made with this way of taking space.
     fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity>;
 
+    /// What there is and what it is given to, for a look from outside. Costs no more than the capacity does.
+    fn space(&self) -> Result<PoolSpace>;
+
     /// What the volume's data takes of the pool now.
     fn used_bytes(&self, id: &VolumeId) -> Result<u64>;
 
@@ -161,6 +164,24 @@ pub struct PoolCapacity {
     pub available_bytes: u64,
     /// The largest volume that can be made now.
     pub largest_volume: u64,
+}
+
+/// In bytes. What a kind of pool does not know is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolSpace {
+    /// Of all that it is on, also of what others have there.
+    pub size: Option<u64>,
+    pub free: Option<u64>,
+    /// What the files of the pool take, each shared extent once.
+    pub stored: Option<u64>,
+    pub floor: Option<u64>,
+    /// The sizes of volumes, and what snapshots may need.
+    pub promised: Option<u64>,
+    /// What calls that are under way will promise.
+    pub reserved: Option<u64>,
+    pub overcommit_percent: Option<u32>,
+    /// What can still be promised to thin volumes.
+    pub available: u64,
 }
 
 /// Something half-made. [`Draft::capture`] takes the point-in-time copy that it holds, so that a

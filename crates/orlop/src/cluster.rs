@@ -12,8 +12,34 @@ use tokio::task::JoinHandle;
 use crate::config::{Config, ConfigError, PeerConfig};
 use crate::serve::Failure;
 
+/// What is known of the peers without asking them.
+#[derive(Clone)]
+pub(crate) struct PeersInView {
+    /// `None`: peers call this daemon, and it calls none.
+    peers: Option<Arc<Peers>>,
+    identity: Arc<TlsIdentity>,
+}
+
+impl PeersInView {
+    /// Each node that is known, and whether its daemon answers.
+    pub(crate) fn answering(&self) -> Vec<(String, bool)> {
+        let members = self.peers.as_ref().map(|peers| peers.described()).unwrap_or_default();
+        members.into_iter().map(|member| (member.node_id, member.away.is_empty())).collect()
+    }
+
+    /// How many addresses have not answered yet.
+    pub(crate) fn silent(&self) -> usize {
+        self.peers.as_ref().map_or(0, |peers| peers.silent().len())
+    }
+
+    pub(crate) fn certificate_expiry(&self) -> Option<u64> {
+        self.identity.expiry()
+    }
+}
+
 pub(crate) struct Cluster {
     peers: Option<Arc<Peers>>,
+    identity: Arc<TlsIdentity>,
     has_pools: bool,
     watching: Option<JoinHandle<()>>,
     answering: Option<JoinHandle<Result<(), ServeError>>>,
@@ -30,8 +56,13 @@ impl Cluster {
         let node = of_daemon.node_id.to_string();
         let loaded = load(config, of_daemon).map_err(|error| mistake(of_daemon, error))?;
         let identity = Arc::new(loaded);
-        let mut cluster =
-            Self { peers: None, has_pools: !of_daemon.is_router, watching: None, answering: None };
+        let mut cluster = Self {
+            peers: None,
+            identity: Arc::clone(&identity),
+            has_pools: !of_daemon.is_router,
+            watching: None,
+            answering: None,
+        };
         if let Some(address) = config.listen {
             let bound = PeerListener::bind(address, Arc::clone(&identity)).await;
             let listener = bound.map_err(|error| misplaced(of_daemon, address, &error))?;
@@ -55,6 +86,10 @@ impl Cluster {
             cluster.watching = Some(tokio::spawn(identity.watch()));
         }
         Ok(cluster)
+    }
+
+    pub(crate) fn in_view(&self) -> PeersInView {
+        PeersInView { peers: self.peers.clone(), identity: Arc::clone(&self.identity) }
     }
 
     /// Before the services of a socket; `None`: all calls are answered here.

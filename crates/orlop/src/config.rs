@@ -69,6 +69,8 @@ pub(crate) struct Config {
     pub(crate) pools: Vec<PoolConfig>,
     /// Do not give up the rights that this mode does not need.
     pub(crate) keep_capabilities: bool,
+    /// May metrics name the volumes?
+    pub(crate) metrics_volumes: bool,
     pub(crate) log: LogConfig,
     pub(crate) origin: Origin,
 }
@@ -96,30 +98,38 @@ pub(crate) struct Sockets {
     pub(crate) addons: Option<PathBuf>,
     /// Where kubelet looks for plugins.
     pub(crate) registration: Option<RegistrationSocket>,
-    pub(crate) health: Option<HealthAddress>,
+    pub(crate) health: Option<HttpAddress>,
+    pub(crate) metrics: Option<HttpAddress>,
 }
 
 impl Sockets {
     /// All that are files, each with its setting.
     pub(crate) fn paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        let health = match &self.health {
-            Some(HealthAddress::Unix(path)) => Some(path),
-            Some(HealthAddress::Tcp(_)) | None => None,
-        };
+        fn file(address: Option<&HttpAddress>) -> Option<&PathBuf> {
+            match address {
+                Some(HttpAddress::Unix(path)) => Some(path),
+                Some(HttpAddress::Tcp(_)) | None => None,
+            }
+        }
         let registration = self.registration.as_ref().map(|socket| &socket.path);
         let all = [
             ("CSI_ENDPOINT", Some(&self.csi)),
             ("ORLOP_ADDONS_ENDPOINT", self.addons.as_ref()),
             ("ORLOP_REGISTER", registration),
-            ("ORLOP_HEALTH_LISTEN", health),
+            ("ORLOP_HEALTH_LISTEN", file(self.health.as_ref())),
+            // At the same address there is one listener for both.
+            (
+                "ORLOP_METRICS_LISTEN",
+                file(self.metrics.as_ref().filter(|_| self.metrics != self.health)),
+            ),
         ];
         all.into_iter().filter_map(|(setting, path)| Some((setting, path?.as_path())))
     }
 }
 
-/// Where `/healthz` and `/readyz` are served.
+/// Where HTTP is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum HealthAddress {
+pub(crate) enum HttpAddress {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
@@ -130,6 +140,7 @@ pub(crate) struct Flags {
     pub(crate) endpoint: Option<OsString>,
     pub(crate) register: Option<OsString>,
     pub(crate) health_listen: Option<OsString>,
+    pub(crate) metrics_listen: Option<OsString>,
 }
 
 #[derive(Debug)]
@@ -144,6 +155,7 @@ pub(crate) fn load(flags: Flags, file: Option<&Path>) -> Result<(Config, Sockets
     let given = [
         ("ORLOP_REGISTER", flags.register, &mut settings.register),
         ("ORLOP_HEALTH_LISTEN", flags.health_listen, &mut settings.health_listen),
+        ("ORLOP_METRICS_LISTEN", flags.metrics_listen, &mut settings.metrics_listen),
     ];
     for (name, flag, setting) in given {
         if let Some(value) = variables::text(name, flag)? {

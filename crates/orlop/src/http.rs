@@ -1,4 +1,4 @@
-//! HTTP for what asks without gRPC, such as kubelet's probes: off unless configured, a handful of paths,
+//! HTTP for what asks without gRPC, such as kubelet's probes and Prometheus: off unless configured, a handful of paths,
 //! nothing that changes anything. Whatever reaches the port may ask, so all that a client could use up is
 //! bounded.
 
@@ -22,6 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 
+use crate::metrics::Metrics;
 pub(crate) use health::Health;
 
 /// At once; with one more, the oldest is closed.
@@ -34,6 +35,23 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
 const BUFFER: usize = 8 << 10;
 /// After an error of accept, as when there are no descriptors left.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What a listener answers.
+pub(crate) struct Pages {
+    pub(crate) health: Health,
+    pub(crate) metrics: Option<Arc<Metrics>>,
+}
+
+impl Pages {
+    fn all(&self) -> &'static str {
+        match self.metrics {
+            Some(_) => "there is /metrics, /healthz and /readyz",
+            None => "there is /healthz and /readyz",
+        }
+    }
+}
 
 pub(crate) enum HttpListener {
     Tcp(TcpListener),
@@ -53,18 +71,18 @@ impl HttpListener {
     }
 
     /// For as long as it is polled.
-    pub(crate) async fn serve(self, health: Health) -> Infallible {
-        let health = Arc::new(health);
+    pub(crate) async fn serve(self, pages: Pages) -> Infallible {
+        let pages = Arc::new(pages);
         let mut open = OpenConnections::default();
         loop {
             let accepted = match &self {
                 Self::Tcp(listener) => {
                     let accepted = listener.accept().await;
-                    accepted.map(|(stream, _)| open.begin(stream, &health))
+                    accepted.map(|(stream, _)| open.begin(stream, &pages))
                 }
                 Self::Unix { listener, .. } => {
                     let accepted = listener.accept().await;
-                    accepted.map(|(stream, _)| open.begin(stream, &health))
+                    accepted.map(|(stream, _)| open.begin(stream, &pages))
                 }
             };
             if let Err(error) = accepted {
@@ -80,7 +98,7 @@ impl HttpListener {
 struct OpenConnections(VecDeque<AbortHandle>);
 
 impl OpenConnections {
-    fn begin<S>(&mut self, stream: S, health: &Arc<Health>)
+    fn begin<S>(&mut self, stream: S, pages: &Arc<Pages>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -91,7 +109,7 @@ impl OpenConnections {
             tracing::debug!("too many HTTP connections; closing the oldest");
             oldest.abort();
         }
-        let answering = tokio::spawn(converse(stream, Arc::clone(health)));
+        let answering = tokio::spawn(converse(stream, Arc::clone(pages)));
         self.0.push_back(answering.abort_handle());
     }
 }
@@ -105,10 +123,10 @@ impl Drop for OpenConnections {
 }
 
 /// One request on each connection.
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send, health: Arc<Health>) {
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send, pages: Arc<Pages>) {
     let service = service_fn(move |request| {
-        let health = Arc::clone(&health);
-        async move { Ok::<_, Infallible>(answer(&request, &health).await) }
+        let pages = Arc::clone(&pages);
+        async move { Ok::<_, Infallible>(answer(&request, &pages).await) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -123,7 +141,7 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send, health: Ar
     }
 }
 
-async fn answer(request: &Request<Incoming>, health: &Health) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, pages: &Pages) -> Response<Full<Bytes>> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here");
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -133,15 +151,46 @@ async fn answer(request: &Request<Incoming>, health: &Health) -> Response<Full<B
         return text(StatusCode::PAYLOAD_TOO_LARGE, "a request here has no body");
     }
     let well = match request.uri().path() {
-        "/healthz" => health.alive().await.map(|()| None),
-        "/readyz" => health.ready().await,
-        _ => return text(StatusCode::NOT_FOUND, "there is /healthz and /readyz"),
+        "/healthz" => pages.health.alive().await.map(|()| None),
+        "/readyz" => pages.health.ready().await,
+        path => match &pages.metrics {
+            Some(metrics) if path == "/metrics" => return measured(metrics).await,
+            Some(_) | None => return text(StatusCode::NOT_FOUND, pages.all()),
+        },
     };
     match well {
         Ok(None) => text(StatusCode::OK, "ok"),
         Ok(Some(warning)) => text(StatusCode::OK, &format!("ok\nwarning: {warning}")),
         Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
     }
+}
+
+/// On a thread that may wait for pools, for a few seconds. One that comes while as many are under way as
+/// Prometheus ever needs is refused: they would all wait for the same pools.
+async fn measured(metrics: &Arc<Metrics>) -> Response<Full<Bytes>> {
+    let Ok(permit) = Arc::clone(&metrics.scrapes).try_acquire_owned() else {
+        return text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "other clients are being answered; try again",
+        );
+    };
+    let metrics = Arc::clone(metrics);
+    let gathering = tokio::task::spawn_blocking(move || {
+        let gathered = metrics.gather();
+        drop(permit);
+        gathered
+    });
+    let Ok(Ok(gathered)) = gathering.await else {
+        return text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the metrics cannot be gathered; see the log",
+        );
+    };
+    let mut answer = Response::new(Full::new(Bytes::from(gathered)));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(OPENMETRICS));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
 }
 
 fn text(status: StatusCode, line: &str) -> Response<Full<Bytes>> {

@@ -12,6 +12,7 @@ mod cluster;
 mod config;
 mod doctor;
 mod http;
+mod metrics;
 mod node_command;
 mod open_pools;
 mod pool_command;
@@ -91,6 +92,10 @@ struct ServeArguments {
     #[arg(long, env = "ORLOP_HEALTH_LISTEN", value_name = "ADDRESS:PORT")]
     health_listen: Option<OsString>,
 
+    /// Serve /metrics at this address, with /healthz and /readyz, as 0.0.0.0:7422 or unix:///absolute/path.sock
+    #[arg(long, env = "ORLOP_METRICS_LISTEN", value_name = "ADDRESS:PORT")]
+    metrics_listen: Option<OsString>,
+
     /// Check whether the daemon would start, change nothing, and exit
     #[arg(long)]
     check: bool,
@@ -119,6 +124,7 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
         endpoint: arguments.endpoint.clone(),
         register: arguments.register.clone(),
         health_listen: arguments.health_listen.clone(),
+        metrics_listen: arguments.metrics_listen.clone(),
     };
     let loaded = config::load(flags, arguments.config.as_deref());
     let (mut config, sockets) = match loaded {

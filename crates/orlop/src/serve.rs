@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orlop_csi::{ClusterMemory, Executor, Features, RegisteredPlugin, Routes, Socket};
+use orlop_csi::{ClusterMemory, Executor, Features, Mode, RegisteredPlugin, Routes, Socket};
 use orlop_engine::Engine;
 use orlop_engine::request::NodeInfo;
 use orlop_host::{LinuxHost, LinuxHostConfig, ThawsUnderWay};
@@ -17,8 +17,9 @@ use tokio::sync::watch;
 
 use crate::check::CheckError;
 use crate::cluster::Cluster;
-use crate::config::{Config, ConfigError, HealthAddress, PoolConfig, Sockets};
-use crate::http::{Health, HttpListener};
+use crate::config::{Config, ConfigError, HttpAddress, PoolConfig, Sockets};
+use crate::http::{Health, HttpListener, Pages};
+use crate::metrics::{About, Metrics};
 use crate::open_pools::OpenPools;
 use crate::pool_startup;
 use crate::registration::Registration;
@@ -99,13 +100,13 @@ async fn run(
             socket => socket,
         },
     };
-    let http = match &sockets.health {
-        None => None,
-        Some(address) => match listen_for_http(address, &config, &mut signals).await? {
+    let mut http = Vec::new();
+    for wanted in http_listeners(&sockets) {
+        match listen_for_http(&wanted, &config, &mut signals).await? {
             None => return Ok(()),
-            listener => listener,
-        },
-    };
+            Some(listener) => http.push((listener, wanted.has_metrics)),
+        }
+    }
     tracing::info!(
         version = %features.version,
         socket = %sockets.csi.display(),
@@ -147,7 +148,14 @@ async fn run(
         let plugin = RegisteredPlugin { driver_name, endpoint: socket.endpoint };
         tokio::spawn(Registration::new(socket.path, plugin).keep(stopped.clone()))
     });
-    let http = http.map(|http| tokio::spawn(http.serve(Health::of(sockets.csi))));
+    let peers = cluster.as_ref().map(Cluster::in_view);
+    let metrics = Arc::new(Metrics::new(about(&config, &features), shared_core(), peers));
+    let answer_http = |(listener, has_metrics): (HttpListener, bool)| {
+        let metrics = has_metrics.then(|| Arc::clone(&metrics));
+        let pages = Pages { health: Health::of(sockets.csi.clone()), metrics };
+        tokio::spawn(listener.serve(pages))
+    };
+    let http: Vec<_> = http.into_iter().map(answer_http).collect();
 
     let shrinking = tokio::spawn(trim_memory());
     let pools = Arc::new(OpenPools::default());
@@ -161,7 +169,7 @@ async fn run(
         cluster.left().await?;
     }
     executor.drained().await;
-    if let Some(http) = http {
+    for http in http {
         http.abort();
         // Its socket is removed by then.
         let _ = http.await;
@@ -187,26 +195,68 @@ async fn bind(path: &Path, signals: &mut Signals) -> Result<Option<Socket>, Fail
     }
 }
 
+struct WantedListener<'a> {
+    setting: &'static str,
+    address: &'a HttpAddress,
+    has_metrics: bool,
+}
+
+/// One for both, if they are to be at the same address.
+fn http_listeners(sockets: &Sockets) -> Vec<WantedListener<'_>> {
+    let metrics = sockets.metrics.as_ref();
+    let of_health = sockets.health.as_ref().filter(|health| metrics != Some(health));
+    let health = of_health.map(|address| WantedListener {
+        setting: "ORLOP_HEALTH_LISTEN",
+        address,
+        has_metrics: false,
+    });
+    let metrics = metrics.map(|address| WantedListener {
+        setting: "ORLOP_METRICS_LISTEN",
+        address,
+        has_metrics: true,
+    });
+    health.into_iter().chain(metrics).collect()
+}
+
+fn about(config: &Config, features: &Features) -> About {
+    About {
+        version: features.version.clone(),
+        driver: config.driver_name.clone(),
+        mode: match config.mode {
+            Mode::Controller if config.is_router => "router",
+            Mode::Controller => "controller",
+            Mode::Node => "node",
+            Mode::All => "all",
+        },
+        node: config.node_id.to_string(),
+        volumes: config.metrics_volumes,
+    }
+}
+
 /// `None`: it is time to stop.
 async fn listen_for_http(
-    address: &HealthAddress,
+    wanted: &WantedListener<'_>,
     config: &Config,
     signals: &mut Signals,
 ) -> Result<Option<HttpListener>, Failure> {
-    let listener = match address {
-        HealthAddress::Tcp(address) => {
+    let paths = match wanted.has_metrics {
+        true => "/metrics, /healthz and /readyz",
+        false => "/healthz and /readyz",
+    };
+    let listener = match wanted.address {
+        HttpAddress::Tcp(address) => {
             let bound = TcpListener::bind(address).await;
             let listener = bound.map_err(|error| {
                 let problem = format!("cannot listen at {address}: {error}");
-                let mistake = ConfigError::new("ORLOP_HEALTH_LISTEN", problem);
+                let mistake = ConfigError::new(wanted.setting, problem);
                 Failure::misconfigured(config.origin.locate(mistake).into())
             })?;
-            tracing::info!(%address, "answering /healthz and /readyz");
+            tracing::info!(%address, "answering {paths}");
             HttpListener::Tcp(listener)
         }
-        HealthAddress::Unix(path) => {
+        HttpAddress::Unix(path) => {
             let Some(socket) = bind(path, signals).await? else { return Ok(None) };
-            tracing::info!(socket = %path.display(), "answering /healthz and /readyz");
+            tracing::info!(socket = %path.display(), "answering {paths}");
             HttpListener::on_socket(socket).map_err(Failure::of)?
         }
     };

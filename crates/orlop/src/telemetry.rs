@@ -74,6 +74,11 @@ pub(crate) fn start_writer() -> std::io::Result<()> {
     spawned.map(drop)
 }
 
+/// Lines that found no room since the start.
+pub(crate) fn dropped_lines() -> u64 {
+    QUEUE.dropped_ever()
+}
+
 /// The reason why the process ends stands on a separate line at the end of stderr, whatever the log
 /// format.
 pub(crate) fn set_reason(error: &dyn std::error::Error) {

@@ -131,6 +131,11 @@ impl TlsIdentity {
     }
 
     /// What is wrong with the certificate's time, if something is.
+    /// When the first of the daemon's own certificates expires, as Unix time.
+    pub fn expiry(&self) -> Option<u64> {
+        self.current().validity.expiry()
+    }
+
     pub fn warning(&self) -> Option<String> {
         self.current().validity.problem(UnixTime::now()).map(|problem| problem.to_string())
     }

@@ -31,6 +31,7 @@ pub mod malloc;
 pub mod mounts;
 pub mod ownership;
 pub mod privilege;
+pub mod process_usage;
 pub mod rand;
 pub mod rbd_export;
 mod resolve;

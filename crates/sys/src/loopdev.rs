@@ -22,12 +22,15 @@ mod discard;
 mod idleness;
 mod listing;
 mod open_files;
+mod statistics;
 mod unused;
 mod users;
 
 pub use backing::{BackedDevice, all_backed, backing, ensure_detached_from};
 pub use discard::{disable_discard, forget};
 pub use listing::{attached, attached_to};
+use statistics::numbers_in;
+pub use statistics::{Statistics, statistics, writes};
 pub use unused::{try_detach_unused, try_detach_unused_from, try_keep, try_keep_on};
 use users::Sightings;
 pub(crate) use users::{first_process, is_below, remote_mounts};
@@ -408,26 +411,6 @@ pub fn refresh_size(device: &LoopDevice, backing: &Path, size: u64) -> Result<()
     }
     info.lo_sizelimit = limit;
     abi::loop_set_status(&fd, info).effect_on("change the size of", &path)
-}
-
-/// How many writes, discards and flushes any block device has finished; `None` while a write is
-/// under way.
-pub fn writes(major: u32, minor: u32) -> Result<Option<u64>> {
-    let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    // "READS WRITES"; looked at before the count, so that a write which ends in between shows.
-    let under_way = numbers_in(&device.join("inflight"))?;
-    if under_way.get(1).is_none_or(|writes| *writes > 0) {
-        return Ok(None);
-    }
-    // The kernel's block/stat: writes, discards (4.18), flushes (5.5), counted from 0.
-    let finished = numbers_in(&device.join("stat"))?;
-    Ok(Some([4, 11, 15].iter().filter_map(|index| finished.get(*index)).sum()))
-}
-
-fn numbers_in(path: &Path) -> Result<Vec<u64>> {
-    let text = std::fs::read_to_string(path).on("read", path)?;
-    let numbers = text.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>();
-    numbers.ok_or_else(|| Error::refused("read", path, "it does not hold a device's statistics"))
 }
 
 /// The size of any block device.

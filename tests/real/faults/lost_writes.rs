@@ -9,6 +9,7 @@ use orlop_sys::file;
 use orlop_tests::*;
 
 use crate::daemon::hung::until;
+use crate::daemon::metrics::{scrape, with_metrics};
 
 const VOLUME: u64 = GIB;
 /// More than is left of the pool, and less than the volume has.
@@ -56,7 +57,8 @@ async fn writes_lost_on_a_full_pool_are_reported_until_unstaged() {
     needs_root!();
     for fs in ["ext4", "xfs", "btrfs", ""] {
         let pool = TestPool::new(PoolFs::Xfs, 512 * MIB);
-        let mut daemon = overcommitted(&pool).start().await;
+        let (launch, metrics) = with_metrics(overcommitted(&pool));
+        let mut daemon = launch.start().await;
         let client = daemon.client();
         let capability = if fs.is_empty() { block() } else { mount(fs) };
         let create = client.create("volume").size(VOLUME).capability(capability.clone());
@@ -75,6 +77,10 @@ async fn writes_lost_on_a_full_pool_are_reported_until_unstaged() {
         })
         .await;
         assert_eq!(lines(&daemon, "ERROR", "could not keep data"), 1, "{fs}");
+        let scraped = scrape(&metrics).await;
+        let ours = [("pool", "default")];
+        assert_eq!(scraped.value("orlop_volumes_with_lost_writes", &ours), 1.0, "{fs}");
+        assert_eq!(scraped.value("orlop_pool_below_floor", &ours), 1.0, "{fs}");
         let ready = daemon.launch().run(&["probe", "--ready"]);
         assert_eq!(ready.status.code(), Some(0), "{fs}: it serves all the same");
         assert!(ready.stdout.contains("below its floor"), "{fs}: {ready:?}");

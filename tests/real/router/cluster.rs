@@ -1,9 +1,12 @@
 //! Two nodes with a pool each, and a router, on addresses of their own below 127.0.0.0/8.
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use orlop_tests::*;
+
+use crate::daemon::metrics::with_metrics;
 
 const PORT: u16 = 7420;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -11,6 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Cluster {
     pub(crate) router: Daemon,
     pub(crate) nodes: Vec<Node>,
+    /// Where the router has its metrics.
+    pub(crate) metrics: PathBuf,
 }
 
 pub(crate) struct Node {
@@ -26,17 +31,16 @@ impl Cluster {
         let mut nodes = Vec::new();
         for (name, address) in ["node-a", "node-b"].into_iter().zip(&addresses) {
             let pool = TestPool::new(fs, 2 * GIB);
-            let launch = launch(Launch::on(&pool), name, &authority)
-                .env("ORLOP_PEER_LISTEN", address)
-                .env("ORLOP_PEERS", addresses.join(","));
+            let (launch, _) = with_metrics(launch(Launch::on(&pool), name, &authority));
+            let launch =
+                launch.env("ORLOP_PEER_LISTEN", address).env("ORLOP_PEERS", addresses.join(","));
             let daemon = launch.start().await;
             nodes.push(Node { name, daemon, _pool: pool });
         }
-        let router = launch(Launch::without_pool(), "router", &authority)
-            .env("ORLOP_MODE", "router")
-            .env("ORLOP_PEERS", addresses.join(","));
+        let (router, metrics) = with_metrics(launch(Launch::without_pool(), "router", &authority));
+        let router = router.env("ORLOP_MODE", "router").env("ORLOP_PEERS", addresses.join(","));
         let router = router.start().await;
-        let cluster = Self { router, nodes };
+        let cluster = Self { router, nodes, metrics };
         cluster.until_all_are_known().await;
         cluster
     }

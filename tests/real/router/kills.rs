@@ -1,10 +1,11 @@
 //! Routers and nodes that are killed at any moment.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use orlop_tests::*;
 
+use crate::daemon::metrics::scrape;
 use crate::router::cluster::Cluster;
 
 const ROUNDS: usize = 30;
@@ -74,6 +75,12 @@ async fn a_node_that_is_away_comes_back() {
     let mut create = client.create("volume").size(MIB).block();
     create.request.accessibility_requirements = Some(crate::router::cluster::at("node-b"));
     let volume = create.done().await;
+    let before = scrape(&cluster.metrics).await;
+    for peer in ["node-a", "node-b"] {
+        assert_eq!(before.value("orlop_peer_up", &[("peer", peer)]), 1.0);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!(before.value("orlop_peer_certificate_expiry_timestamp_seconds", &[]) > now);
     cluster.nodes[1].daemon.kill9();
     // At once, and with the reason once the router has looked for it.
     let deadline = Instant::now() + Duration::from_secs(120);
@@ -85,6 +92,9 @@ async fn a_node_that_is_away_comes_back() {
         assert!(Instant::now() < deadline, "{status}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    let away = scrape(&cluster.metrics).await;
+    assert_eq!(away.value("orlop_peer_up", &[("peer", "node-a")]), 1.0);
+    assert_eq!(away.value("orlop_peer_up", &[("peer", "node-b")]), 0.0);
     expect_code(client.list_volumes().await, Code::Unavailable);
     let mut create = client.create("another").size(MIB).block();
     create.request.accessibility_requirements = Some(crate::router::cluster::at("node-a"));

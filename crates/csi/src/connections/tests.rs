@@ -27,7 +27,7 @@ async fn is_closed(ends: &mut Ends) -> bool {
 
 #[tokio::test]
 async fn the_longest_idle_connection_is_closed() {
-    let connections = ConnectionTable::within(None);
+    let connections = ConnectionTable::within(None, &Arc::default());
     let mut all = full(&connections);
     all[0].caller.write_all(b"hello").await.unwrap();
     all[0].ours.as_mut().unwrap().read_u8().await.unwrap();
@@ -41,7 +41,7 @@ async fn the_longest_idle_connection_is_closed() {
 
 #[tokio::test]
 async fn a_connection_with_a_call_stays() {
-    let connections = ConnectionTable::within(None);
+    let connections = ConnectionTable::within(None, &Arc::default());
     let mut all = full(&connections);
     let peer = |ends: &Ends| ends.ours.as_ref().unwrap().connect_info();
     let busy = InFlight::with(&peer(&all[0]));
@@ -53,7 +53,7 @@ async fn a_connection_with_a_call_stays() {
 
 #[tokio::test]
 async fn new_connection_is_closed_when_all_are_busy() {
-    let connections = ConnectionTable::within(None);
+    let connections = ConnectionTable::within(None, &Arc::default());
     let all = full(&connections);
     let busy: Vec<_> = all
         .iter()
@@ -66,7 +66,7 @@ async fn new_connection_is_closed_when_all_are_busy() {
 
 #[tokio::test]
 async fn closed_connections_are_not_counted() {
-    let connections = ConnectionTable::within(None);
+    let connections = ConnectionTable::within(None, &Arc::default());
     drop(full(&connections));
     let mut first = connect(&connections);
     let _others: Vec<_> = (1..MAX_CONNECTIONS).map(|_| connect(&connections)).collect();
@@ -75,19 +75,19 @@ async fn closed_connections_are_not_counted() {
 
 #[tokio::test]
 async fn connection_limit_follows_the_descriptor_limit() {
-    let connections = ConnectionTable::within(Some(64));
+    let connections = ConnectionTable::within(Some(64), &Arc::default());
     let mut all: Vec<_> = (0..16).map(|_| connect(&connections)).collect();
     assert!(!is_closed(&mut all[0]).await);
     let mut late = connect(&connections);
     assert!(is_closed(&mut all[1]).await);
     assert!(!is_closed(&mut late).await);
-    assert_eq!(ConnectionTable::within(Some(0)).most, 1);
-    assert_eq!(ConnectionTable::within(Some(1 << 20)).most, MAX_CONNECTIONS);
+    assert_eq!(ConnectionTable::within(Some(0), &Arc::default()).most, 1);
+    assert_eq!(ConnectionTable::within(Some(1 << 20), &Arc::default()).most, MAX_CONNECTIONS);
 }
 
 #[tokio::test]
 async fn clients_read_responses_while_connections_stay_open() {
-    let connections = ConnectionTable::within(None);
+    let connections = ConnectionTable::within(None, &Arc::default());
     let mut all = [connect(&connections), connect(&connections)];
     connections.hang_up();
     for ends in &mut all {

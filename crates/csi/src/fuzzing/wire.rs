@@ -33,7 +33,7 @@ pub(super) struct Answer {
 impl Wire {
     pub(super) fn new(executor: Arc<Executor>, features: Features) -> Self {
         let routes = Routes::csi(&executor, &Arc::new(features));
-        Self { services: ObserveCalls::default().layer(routes) }
+        Self { services: ObserveCalls::counted_by(&Arc::default()).layer(routes) }
     }
 
     pub(super) fn call(&self, method: &'static str, message: &[u8]) -> Answer {

@@ -4,8 +4,9 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use orlop_model::{
     ByteRange, Catalogue, ChangedBlocks, Devices, Draft, GroupSnapshotId, GroupSnapshotRecord,
-    Health, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolInfo, Provisioner,
-    Provisioning, Ranges, Result, Shared, SnapshotId, SnapshotRecord, VolumeId, VolumeRecord,
+    Health, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolInfo, PoolSpace,
+    Provisioner, Provisioning, Ranges, Result, Shared, SnapshotId, SnapshotRecord, VolumeId,
+    VolumeRecord,
 };
 use orlop_pools::MemoryPool;
 
@@ -163,6 +164,7 @@ impl Provisioner for GatedPool {
 
     pass_on! {
         fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity>;
+        fn space(&self) -> Result<PoolSpace>;
         fn used_bytes(&self, id: &VolumeId) -> Result<u64>;
         fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>>;
         fn begin_group_snapshot(

@@ -23,10 +23,8 @@ impl Engine {
         if self.claim_preparation(pool, record)? == ReaderState::Reading {
             return Ok(());
         }
-        let prepared = pool
-            .devices()
-            .ensure_attached(&record.id, DeviceAccess::ReadWrite)
-            .and_then(|device| {
+        let prepared =
+            self.ensure_attached(pool, &record.id, DeviceAccess::ReadWrite).and_then(|device| {
                 let record = self.record_now(pool, &record.id)?;
                 self.check_claim(&record)?;
                 self.prepare_filesystem(pool, &record, &device, mount, true)

@@ -5,7 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use orlop_model::{Device, DeviceAccess, Error, HostDevices, Result, UnservedDevice, VolumeId};
+use orlop_model::{
+    Device, DeviceAccess, DeviceIo, Error, HostDevices, Result, UnservedDevice, VolumeId,
+};
 use orlop_sys::file;
 use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
 use orlop_sys::mounts;
@@ -29,6 +31,21 @@ impl HostDevices for LinuxHost {
 
     fn device_writes(&self, device: &Device) -> Result<Option<u64>> {
         loopdev::writes(device.major, device.minor).map_err(cannot("count the writes to a device"))
+    }
+
+    fn device_io(&self, device: &Device) -> Result<DeviceIo> {
+        let io = loopdev::statistics(device.major, device.minor)
+            .map_err(cannot("read the statistics of a device"))?;
+        Ok(DeviceIo {
+            reads: io.reads,
+            bytes_read: io.bytes_read,
+            read_time: io.read_time,
+            writes: io.writes,
+            bytes_written: io.bytes_written,
+            write_time: io.write_time,
+            busy_time: io.busy_time,
+            in_flight: io.in_flight,
+        })
     }
 
     fn sync_device(&self, device: &Device) -> Result<()> {

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use orlop_model::{
-    Device, DeviceMount, DeviceSignature, Error, FsType, FsUuid, HostDevices, HostFilesystems,
-    HostFreezing, HostLimits, HostMounts, HostRecords, IoLimits, MountRequest, MountState,
-    NodeRecord, Result, TargetPath, UnservedDevice, Usage, VolumeId,
+    Device, DeviceIo, DeviceMount, DeviceSignature, Error, FsType, FsUuid, HostDevices,
+    HostFilesystems, HostFreezing, HostLimits, HostMounts, HostRecords, IoLimits, MountRequest,
+    MountState, NodeRecord, Result, TargetPath, UnservedDevice, Usage, VolumeId,
 };
 
 use super::{Freeze, MachineState, MemoryHost, Op};
@@ -262,6 +262,11 @@ impl HostDevices for MemoryHost {
 
     fn device_writes(&self, device: &Device) -> Result<Option<u64>> {
         Ok(Some(self.lock().writes.get(&(device.major, device.minor)).copied().unwrap_or(0)))
+    }
+
+    fn device_io(&self, device: &Device) -> Result<DeviceIo> {
+        let writes = self.device_writes(device)?.unwrap_or(0);
+        Ok(DeviceIo { writes, ..DeviceIo::default() })
     }
 
     fn sync_device(&self, device: &Device) -> Result<()> {

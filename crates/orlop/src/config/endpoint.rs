@@ -5,17 +5,21 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::file::Settings;
-use super::{Config, ConfigError, HealthAddress, PoolConfig, Sockets, registration};
+use super::{Config, ConfigError, HttpAddress, PoolConfig, Sockets, registration};
 
 /// What fits into a socket address, without the final NUL.
 const LONGEST: usize = 107;
+
+const HEALTH: &str = "ORLOP_HEALTH_LISTEN";
+const METRICS: &str = "ORLOP_METRICS_LISTEN";
 
 pub(super) fn validate(settings: &Settings, flag: Option<&str>) -> Result<Sockets, ConfigError> {
     let csi = required(flag.or(settings.endpoint.as_deref()))?;
     let addons = addons(settings.addons_endpoint.as_deref(), &csi)?;
     let registration = registration::validate(settings, &csi)?;
-    let health = health(settings.health_listen.as_deref())?;
-    Ok(Sockets { csi, addons, registration, health })
+    let health = http(HEALTH, settings.health_listen.as_deref())?;
+    let metrics = http(METRICS, settings.metrics_listen.as_deref())?;
+    Ok(Sockets { csi, addons, registration, health, metrics })
 }
 
 /// Also a new pool is made only where nothing else is, and the socket is there first.
@@ -75,23 +79,25 @@ fn addons(endpoint: Option<&str>, other: &Path) -> Result<Option<PathBuf>, Confi
 }
 
 /// Off, unless it is given.
-fn health(given: Option<&str>) -> Result<Option<HealthAddress>, ConfigError> {
-    const SETTING: &str = "ORLOP_HEALTH_LISTEN";
+fn http(setting: &str, given: Option<&str>) -> Result<Option<HttpAddress>, ConfigError> {
     let Some(text) = given.filter(|text| !text.is_empty()) else { return Ok(None) };
     if text.starts_with("unix:") {
-        return Ok(Some(HealthAddress::Unix(parse(SETTING, text)?)));
+        return Ok(Some(HttpAddress::Unix(parse(setting, text)?)));
     }
     let address: SocketAddr = text.parse().map_err(|_| {
         let problem = format!(
             "{text:?} is neither an address such as 0.0.0.0:7421 or [::]:7421 nor a socket such as \
-             unix:///run/orlop/health.sock"
+             unix:///run/orlop/http.sock"
         );
-        ConfigError::new(SETTING, problem)
+        ConfigError::new(setting, problem)
     })?;
     if address.port() == 0 {
-        return Err(ConfigError::new(SETTING, "has port 0, which no probe would find; choose one"));
+        return Err(ConfigError::new(
+            setting,
+            "has port 0, which no client would find; choose one",
+        ));
     }
-    Ok(Some(HealthAddress::Tcp(address)))
+    Ok(Some(HttpAddress::Tcp(address)))
 }
 
 /// OP-01 to OP-03, PR-07.
@@ -132,14 +138,14 @@ mod tests {
 
     #[test]
     fn health_is_an_address_or_a_socket() {
-        assert_eq!(health(None).unwrap(), None);
-        assert_eq!(health(Some("")).unwrap(), None);
-        let tcp = HealthAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 7421)));
-        assert_eq!(health(Some("127.0.0.1:7421")).unwrap(), Some(tcp));
-        let unix = HealthAddress::Unix(PathBuf::from("/a/health.sock"));
-        assert_eq!(health(Some("unix:///a/health.sock")).unwrap(), Some(unix));
+        assert_eq!(http(HEALTH, None).unwrap(), None);
+        assert_eq!(http(HEALTH, Some("")).unwrap(), None);
+        let tcp = HttpAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 7421)));
+        assert_eq!(http(HEALTH, Some("127.0.0.1:7421")).unwrap(), Some(tcp));
+        let unix = HttpAddress::Unix(PathBuf::from("/a/health.sock"));
+        assert_eq!(http(HEALTH, Some("unix:///a/health.sock")).unwrap(), Some(unix));
         for bad in ["7421", ":7421", "localhost:7421", "127.0.0.1:0", "unix:///a", "/a/x.sock"] {
-            let error = health(Some(bad)).unwrap_err();
+            let error = http(HEALTH, Some(bad)).unwrap_err();
             assert!(error.to_string().contains("ORLOP_HEALTH_LISTEN"), "{bad}");
         }
     }

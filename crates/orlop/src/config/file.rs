@@ -19,6 +19,8 @@ pub(super) struct Settings {
     pub(super) register: Option<String>,
     pub(super) kubelet_endpoint: Option<String>,
     pub(super) health_listen: Option<String>,
+    pub(super) metrics_listen: Option<String>,
+    pub(super) metrics_volumes: Option<bool>,
     pub(super) mode: Option<String>,
     pub(super) driver_name: Option<String>,
     pub(super) node_id: Option<String>,

@@ -71,6 +71,7 @@ pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
         workload_cgroup: settings.workload_cgroup.unwrap_or_else(|| "/".to_owned()),
         freeze_limit: freeze_limit(settings.freeze_limit_seconds)?,
         keep_capabilities: settings.keep_capabilities.unwrap_or(false),
+        metrics_volumes: settings.metrics_volumes.unwrap_or(false),
         log,
         origin: Origin::default(),
     };

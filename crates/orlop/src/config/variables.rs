@@ -78,6 +78,10 @@ fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<
         "REGISTER" => settings.register = Some(value),
         "KUBELET_ENDPOINT" => settings.kubelet_endpoint = Some(value),
         "HEALTH_LISTEN" => settings.health_listen = Some(value),
+        "METRICS_LISTEN" => settings.metrics_listen = Some(value),
+        "METRICS_VOLUMES" => {
+            settings.metrics_volumes = Some(parse(name, &value, "true or false")?);
+        }
         "MODE" => settings.mode = Some(value),
         "DRIVER_NAME" => settings.driver_name = Some(value),
         "NODE_ID" => settings.node_id = Some(value),

@@ -24,6 +24,8 @@ struct QueueState {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
     dropped: u64,
+    /// Since the start.
+    dropped_ever: u64,
     /// Why the process ends.
     reason: Option<Vec<u8>>,
     /// An entry was taken and is not written yet.
@@ -57,6 +59,7 @@ impl LogQueue {
             lines: VecDeque::new(),
             bytes: 0,
             dropped: 0,
+            dropped_ever: 0,
             reason: None,
             is_writing: false,
         };
@@ -69,11 +72,17 @@ impl LogQueue {
         let mut state = self.lock();
         if state.dropped > 0 || state.bytes + line.len() > self.limit {
             state.dropped += 1;
+            state.dropped_ever += 1;
         } else {
             state.bytes += line.len();
             state.lines.push_back(line.to_owned());
         }
         self.changed.notify_all();
+    }
+
+    /// Since the start, also those that were reported.
+    pub(super) fn dropped_ever(&self) -> u64 {
+        self.lock().dropped_ever
     }
 
     /// Written after all other lines, for which there is always room.

@@ -9,7 +9,7 @@ mod usage_scan;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use orlop_model::{Bytes, Error, PoolCapacity, Provisioning, Result, VolumeRecord};
+use orlop_model::{Bytes, Error, PoolCapacity, PoolSpace, Provisioning, Result, VolumeRecord};
 use orlop_sys::file::{BackingKind, Space};
 
 use super::PoolDirectory;
@@ -122,6 +122,13 @@ impl Capacity {
             return Ok(room.capacity(provisioning));
         }
         Ok(room.capacity(provisioning))
+    }
+
+    pub(super) fn figures(self: &Arc<Self>) -> Result<PoolSpace> {
+        let available = self.available(Provisioning::Thin)?.available_bytes;
+        let space = self.space()?;
+        let ledger = lock(&self.ledger);
+        Ok(PoolSpace { available, ..ledger.figures(&space) })
     }
 
     /// Why nothing can be made now, if that is so. Asked for every volume in a list, so it does

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use orlop_model::{
     ContentSource, Draft, Error, FormatState, GroupSnapshotId, GroupSnapshotRecord, NewFilesystem,
-    NewGroupSnapshot, NewSnapshot, NewVolume, PoolCapacity, Provisioner, Provisioning, Result,
-    SnapshotId, SnapshotRecord, VolumeId, VolumeRecord,
+    NewGroupSnapshot, NewSnapshot, NewVolume, PoolCapacity, PoolSpace, Provisioner, Provisioning,
+    Result, SnapshotId, SnapshotRecord, VolumeId, VolumeRecord,
 };
 use orlop_sys::file::{self, BackingKind, CloneOutcome, RenameOutcome};
 
@@ -92,6 +92,10 @@ impl ImageProvisioner {
 impl Provisioner for ImageProvisioner {
     fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
         self.capacity.available(provisioning)
+    }
+
+    fn space(&self) -> Result<PoolSpace> {
+        self.capacity.figures()
     }
 
     fn used_bytes(&self, id: &VolumeId) -> Result<u64> {

@@ -2,7 +2,7 @@
 
 use orlop_model::{
     ALLOCATION_UNIT, Draft, Error, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot,
-    NewSnapshot, NewVolume, PoolCapacity, Provisioner, Provisioning, Result, SnapshotId,
+    NewSnapshot, NewVolume, PoolCapacity, PoolSpace, Provisioner, Provisioning, Result, SnapshotId,
     SnapshotRecord, VolumeId, VolumeRecord,
 };
 
@@ -19,6 +19,11 @@ impl Provisioner for MemoryPool {
             available_bytes,
             largest_volume: available_bytes / ALLOCATION_UNIT * ALLOCATION_UNIT,
         })
+    }
+
+    fn space(&self) -> Result<PoolSpace> {
+        let available = self.capacity(Provisioning::Thin)?.available_bytes;
+        Ok(PoolSpace { available, ..PoolSpace::default() })
     }
 
     fn used_bytes(&self, id: &VolumeId) -> Result<u64> {

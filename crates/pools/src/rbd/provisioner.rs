@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use orlop_model::{
     Draft, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot, NewSnapshot, NewVolume,
-    PoolCapacity, PoolInfo, Provisioner, Provisioning, Result, SnapshotId, SnapshotRecord,
-    VolumeId, VolumeRecord,
+    PoolCapacity, PoolInfo, PoolSpace, Provisioner, Provisioning, Result, SnapshotId,
+    SnapshotRecord, VolumeId, VolumeRecord,
 };
 use orlop_sys::ceph::{Access, DiffExtent, Written, can_clone_by_number};
 
@@ -103,6 +103,10 @@ impl RbdProvisioner {
 impl Provisioner for RbdProvisioner {
     fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
         self.capacity.largest(provisioning)
+    }
+
+    fn space(&self) -> Result<PoolSpace> {
+        Ok(PoolSpace { available: self.capacity.available()?, ..PoolSpace::default() })
     }
 
     /// Without what it shares with its source, and without what only its snapshots hold.

@@ -47,6 +47,14 @@ impl Validity {
         Self { chain, roots, logged: Mutex::default() }
     }
 
+    pub(super) fn expiry(&self) -> Option<u64> {
+        let of_one = |certificate: &CertificateDer<'_>| {
+            let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+            u64::try_from(parsed.validity().not_after.timestamp()).ok()
+        };
+        self.chain.iter().filter_map(of_one).min()
+    }
+
     fn check(&self, at: UnixTime) -> Result<(), rustls::Error> {
         let Some((own, between)) = self.chain.split_first() else { return Ok(()) };
         super::check_signed(own, between, &self.roots, at)

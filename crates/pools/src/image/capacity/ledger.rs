@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use orlop_model::{ALLOCATION_UNIT, Bytes, Error, PoolCapacity, Provisioning, Result};
+use orlop_model::{ALLOCATION_UNIT, Bytes, Error, PoolCapacity, PoolSpace, Provisioning, Result};
 use orlop_sys::file::Space;
 
 use crate::image::catalogue::Account;
@@ -242,6 +242,20 @@ impl Ledger {
     ) -> Headroom {
         let owned = (u128::from(space.free) + self.used).min(owned_at_most);
         self.headroom_of(space, owned, largest_file)
+    }
+
+    /// All but what can still be promised.
+    pub(super) fn figures(&self, space: &Space) -> PoolSpace {
+        PoolSpace {
+            size: Some(space.total),
+            free: Some(space.free),
+            stored: Some(saturated(self.used)),
+            floor: Some(self.floor.of(space.total)),
+            promised: Some(saturated(self.promised)),
+            reserved: Some(saturated(self.reserved)),
+            overcommit_percent: Some(self.overcommit_percent),
+            available: 0,
+        }
     }
 
     pub(super) fn headroom_of(&self, space: &Space, owned: u128, largest_file: u64) -> Headroom {
