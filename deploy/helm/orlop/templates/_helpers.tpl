@@ -154,3 +154,22 @@ capabilities:
       readOnly: true
     {{- end }}
 {{- end -}}
+
+{{/* Where all daemons serve metrics, if they do. */}}
+{{- define "orlop.metricsEnvironment" -}}
+{{- if .Values.metrics.port -}}
+- name: ORLOP_METRICS_LISTEN
+  value: 0.0.0.0:{{ .Values.metrics.port }}
+{{- if .Values.metrics.volumes }}
+- name: ORLOP_METRICS_VOLUMES
+  value: "true"
+{{- end }}
+{{- end -}}
+{{- end }}
+
+{{- define "orlop.metricsPort" -}}
+{{- if .Values.metrics.port -}}
+- name: metrics
+  containerPort: {{ .Values.metrics.port }}
+{{- end -}}
+{{- end }}
