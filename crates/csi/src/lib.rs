@@ -34,6 +34,7 @@ pub use cluster_memory::{ClusterMemory, Verdict};
 pub use executor::{Executor, RunningCalls, most_threads};
 pub use features::{Features, Mode};
 pub use name_holds::SESSION;
+pub use reply::{LIMITS_KEY, NAME_KEY};
 pub use routes::{Answering, Routes};
 pub use server::{CallService, ServeError, serve, serve_peers, serve_registration};
 pub use services::{KubeletCall, RegisteredPlugin};

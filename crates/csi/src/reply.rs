@@ -1,10 +1,13 @@
 //! From the model to the wire. Strings and maps stay within what a response may hold (GEN-01,
 //! GEN-02).
 
+mod details;
 mod health;
 mod snapshot;
 mod usage;
 
+pub use details::{LIMITS_KEY, NAME_KEY};
+pub(crate) use details::{with_snapshot_details, with_volume_details};
 pub(crate) use health::{storage_health, volume_health};
 pub(crate) use snapshot::{group_snapshot, snapshot, with_consistency, with_group_consistency};
 pub(crate) use usage::{condition, usage};

@@ -206,6 +206,16 @@ pub(crate) fn socket_of_daemon(
     sockets.map(|sockets| sockets.csi).map_err(|error| origin.locate(error))
 }
 
+/// For a client: the socket of the daemon, if the settings name one, and its run directory.
+pub(crate) fn surroundings(file: Option<&Path>) -> Result<(Option<PathBuf>, PathBuf), ConfigError> {
+    let (settings, origin) = read(file)?;
+    let endpoint = settings.endpoint.as_deref().filter(|endpoint| !endpoint.is_empty());
+    let socket = endpoint.map(|endpoint| endpoint::parse("CSI_ENDPOINT", endpoint)).transpose();
+    let socket = socket.map_err(|error| origin.locate(error))?;
+    let run_dir = settings.run_dir.unwrap_or_else(|| PathBuf::from(validate::DEFAULT_RUN_DIR));
+    Ok((socket, run_dir))
+}
+
 pub(crate) fn require_pool(config: &Config) -> Result<(), ConfigError> {
     match config.pools.is_empty() {
         true => Err(config.origin.locate(pools::none_is_given())),

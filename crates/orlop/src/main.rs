@@ -8,9 +8,11 @@ use clap::{Parser, Subcommand};
 use orlop_sys::{inherited, malloc};
 
 mod check;
+mod client_command;
 mod cluster;
 mod config;
 mod doctor;
+mod generated;
 mod http;
 mod metrics;
 mod node_command;
@@ -46,16 +48,34 @@ enum Command {
     /// Find inconsistent records, data, devices and mounts; changes nothing without --repair
     Doctor(doctor::DoctorArguments),
 
+    /// Volumes: list, show, create, delete, grow, limit, mount, import, export
+    Volume(orlop_client::VolumeArguments),
+
+    /// Snapshots: list, show, create, delete, restore, mount, export, compare
+    Snapshot(orlop_client::SnapshotArguments),
+
+    /// Group snapshots: list, show, create, delete
+    Group(orlop_client::GroupArguments),
+
     /// Look at pools, or take over one that comes from another machine
     #[command(subcommand)]
     Pool(pool_command::PoolCommand),
 
-    /// Look at the daemons of a cluster, or give one up that is gone for good
+    /// Look at this node or the daemons of a cluster, or give one up that is gone for good
     #[command(subcommand)]
     Node(node_command::NodeCommand),
 
     /// Ask the daemon whether it answers, or is ready
     Probe(probe_command::ProbeArguments),
+
+    /// Print a completion script for a shell
+    Completion {
+        #[arg(value_enum)]
+        shell: generated::Shell,
+    },
+
+    /// Write the man pages into a directory
+    Man { directory: std::path::PathBuf },
 
     /// Thaw what a killed `orlop serve` left frozen; `orlop serve` starts it
     #[command(hide = true, name = thaw_helper::SUBCOMMAND)]
@@ -68,8 +88,9 @@ enum Command {
 /// Everything else is configured by ORLOP_* variables or a TOML file.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Other settings are ORLOP_* variables or keys of the file; docs/configuration.md lists all.\n\
-    The smallest configuration is CSI_ENDPOINT and ORLOP_POOL, the directory for the volumes.\n\n\
+    after_help = "It cannot start without two settings: CSI_ENDPOINT (or --endpoint), the socket, and ORLOP_POOL, the\n\
+    directory for the volumes; or a file with the keys endpoint and pool.path.\n\
+    Other settings are ORLOP_* variables or keys of the file; docs/configuration.md lists all.\n\n\
     Exit codes: 0 stopped by a signal, or --check found no problem; 1 the start or something\n\
     after it failed; 2 the configuration cannot work."
 )]
@@ -108,9 +129,19 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Serve(arguments) => serve(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Volume(arguments) => client_command::run(orlop_client::Command::Volume(arguments)),
+        Command::Snapshot(arguments) => {
+            client_command::run(orlop_client::Command::Snapshot(arguments))
+        }
+        Command::Group(arguments) => client_command::run(orlop_client::Command::Group(arguments)),
         Command::Pool(command) => pool_command::run(command),
-        Command::Node(command) => node_command::run(command),
+        Command::Node(node_command::NodeCommand::Info(arguments)) => {
+            client_command::run(orlop_client::Command::NodeInfo(arguments))
+        }
+        Command::Node(node_command::NodeCommand::Cluster(command)) => node_command::run(command),
         Command::Probe(arguments) => probe_command::run(arguments),
+        Command::Completion { shell } => generated::print_completion(shell),
+        Command::Man { directory } => generated::write_man_pages(&directory),
         Command::ThawHelper { json } => {
             thaw_helper::run(json);
             ExitCode::SUCCESS

@@ -16,6 +16,15 @@ use crate::{cluster, complain};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum NodeCommand {
+    /// Show the node behind a CSI plugin's socket, and what the plugin offers
+    Info(orlop_client::NodeInfoArguments),
+
+    #[command(flatten)]
+    Cluster(ClusterCommand),
+}
+
+#[derive(clap::Subcommand)]
+pub(crate) enum ClusterCommand {
     /// List the daemons that this one can reach or has heard of, and their pools
     List {
         #[command(flatten)]
@@ -47,8 +56,8 @@ pub(crate) struct Common {
     config: Option<PathBuf>,
 }
 
-pub(crate) fn run(command: NodeCommand) -> ExitCode {
-    let (NodeCommand::List { common } | NodeCommand::Forget { common, .. }) = &command;
+pub(crate) fn run(command: ClusterCommand) -> ExitCode {
+    let (ClusterCommand::List { common } | ClusterCommand::Forget { common, .. }) = &command;
     let loaded = config::load_to_look(common.config.as_deref());
     let config = match loaded {
         Ok((config, _)) => config,
@@ -71,14 +80,14 @@ pub(crate) fn run(command: NodeCommand) -> ExitCode {
 }
 
 async fn carry_out(
-    command: NodeCommand,
+    command: ClusterCommand,
     config: &Config,
     printer: &Printer,
 ) -> Result<(), ConfigError> {
     let peers = find_peers(config).await?;
     match command {
-        NodeCommand::List { .. } => list(&peers, printer),
-        NodeCommand::Forget { node, pools, .. } => {
+        ClusterCommand::List { .. } => list(&peers, printer),
+        ClusterCommand::Forget { node, pools, .. } => {
             return forget(&peers, &node, &pools, printer).await;
         }
     }

@@ -139,17 +139,17 @@ unary_calls! {
         validate_volume_capabilities(ValidateVolumeCapabilitiesRequest)
             -> ValidateVolumeCapabilitiesResponse;
         list_volumes(ListVolumesRequest) -> ListVolumesResponse;
-        controller_get_volume(ControllerGetVolumeRequest) -> ControllerGetVolumeResponse;
         get_capacity(GetCapacityRequest) -> GetCapacityResponse;
         controller_expand_volume(ControllerExpandVolumeRequest) -> ControllerExpandVolumeResponse;
         delete_snapshot(DeleteSnapshotRequest) -> DeleteSnapshotResponse;
         list_snapshots(ListSnapshotsRequest) -> ListSnapshotsResponse;
-        get_snapshot(GetSnapshotRequest) -> GetSnapshotResponse;
         controller_list_volume_health(ControllerListVolumeHealthRequest)
             -> ControllerListVolumeHealthResponse;
         controller_get_volume_health(ControllerGetVolumeHealthRequest)
             -> ControllerGetVolumeHealthResponse;
     } and metadata {
+        controller_get_volume(ControllerGetVolumeRequest) -> ControllerGetVolumeResponse;
         create_snapshot(CreateSnapshotRequest) -> CreateSnapshotResponse;
+        get_snapshot(GetSnapshotRequest) -> GetSnapshotResponse;
     }
 }

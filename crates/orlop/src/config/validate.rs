@@ -11,7 +11,7 @@ use super::pools::{self, Surroundings};
 use super::{Config, ConfigError, LogConfig, Origin, names, peers};
 
 const DEFAULT_LEVEL: &str = "info";
-const DEFAULT_RUN_DIR: &str = "/run/orlop";
+pub(super) const DEFAULT_RUN_DIR: &str = "/run/orlop";
 const DEFAULT_SIZE: u64 = 1 << 30;
 /// Loop devices stay as quick with this many as with one.
 const DEFAULT_MAX_VOLUMES: u32 = 1000;

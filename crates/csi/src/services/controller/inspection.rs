@@ -3,6 +3,7 @@
 use orlop_engine::Engine;
 use orlop_engine::request::{CapacityQuery, VolumeStatus};
 use orlop_model::Result;
+use tonic::Response;
 
 use super::Controller;
 use crate::executor::Subject;
@@ -76,19 +77,21 @@ impl Controller {
     pub(super) async fn controller_get_volume(
         &self,
         request: v1::ControllerGetVolumeRequest,
-    ) -> Result<v1::ControllerGetVolumeResponse> {
+    ) -> Result<Response<v1::ControllerGetVolumeResponse>> {
         note_volume(&request.volume_id);
         parse::require([("volume_id", !request.volume_id.is_empty())])?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
         let home = Subject::Pool(id.pool().clone());
         let status = self.executor.run(home, move |engine| engine.volume_status(&id)).await?;
-        Ok(v1::ControllerGetVolumeResponse {
+        let reply = v1::ControllerGetVolumeResponse {
             volume: Some(reply::status_volume(&status)),
             status: Some(controller_get_volume_response::VolumeStatus {
                 published_node_ids: self.published_nodes(&status),
                 volume_condition: Some(reply::condition(&status.condition)),
             }),
-        })
+        };
+        let record = status.volume.as_ref().map(|known| &known.record);
+        Ok(reply::with_volume_details(reply, record))
     }
 
     pub(in crate::services) async fn get_capacity(

@@ -74,14 +74,15 @@ impl Controller {
     pub(super) async fn get_snapshot(
         &self,
         request: v1::GetSnapshotRequest,
-    ) -> Result<v1::GetSnapshotResponse> {
+    ) -> Result<Response<v1::GetSnapshotResponse>> {
         note_snapshot(&request.snapshot_id);
         parse::require([("snapshot_id", !request.snapshot_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         let id = parse::snapshot_id("snapshot_id", &request.snapshot_id)?;
         let home = Subject::Pool(id.pool().clone());
         let record = self.executor.run(home, move |engine| engine.snapshot(&id)).await?;
-        Ok(v1::GetSnapshotResponse { snapshot: Some(self.described(&record)) })
+        let reply = v1::GetSnapshotResponse { snapshot: Some(self.described(&record)) };
+        Ok(reply::with_snapshot_details(reply, &record))
     }
 
     fn described(&self, record: &SnapshotRecord) -> v1::Snapshot {

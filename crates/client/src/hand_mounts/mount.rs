@@ -1,0 +1,237 @@
+//! Mounting by hand: what an orchestrator does, in its order.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use orlop_csi::proto::csi::v1;
+use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
+use orlop_csi::proto::csi::v1::node_client::NodeClient;
+use orlop_sys::mounts;
+
+use super::{
+    HandMount, Place, at_target, ensure_directory, forget, lock, of_volume, save, volume_digest,
+};
+use crate::capability::{Access, ModeName};
+use crate::failure::{Failure, Result};
+use crate::inventory::{self, Volume};
+use crate::plugin::{NodeOffer, Offer};
+use crate::session::Session;
+use crate::terminal::note;
+
+/// A mount that is wanted.
+pub(crate) struct Wanted {
+    pub(crate) volume: Volume,
+    /// Absolute, without links.
+    pub(crate) target: PathBuf,
+    pub(crate) access: Access,
+    pub(crate) mode: ModeName,
+    pub(crate) read_only: bool,
+    pub(crate) temporary_copy_of: Option<String>,
+}
+
+/// May be repeated: what is there already is completed. What a new mount had done when it failed is undone.
+pub(crate) async fn ensure_mounted(session: &Session, wanted: &Wanted) -> Result<HandMount> {
+    let (plugin, directory) = (&session.plugin, &session.directory);
+    let _lock = lock(directory, &plugin.driver, &wanted.volume.id, plugin.patience()).await?;
+    let node = plugin.node_info().await?.node_id;
+    let mut mount = HandMount {
+        driver: plugin.driver.clone(),
+        socket: plugin.socket.clone(),
+        volume: wanted.volume.id.clone(),
+        context: wanted.volume.context.clone(),
+        target: wanted.target.clone(),
+        staging: directory.join("staging").join(volume_digest(&plugin.driver, &wanted.volume.id)),
+        access: wanted.access.clone(),
+        mode: wanted.mode,
+        read_only: wanted.read_only,
+        attached: plugin.offers(Offer::PublishUnpublishVolume)
+            && !wanted.volume.published_nodes.contains(&node),
+        node,
+        temporary_copy_of: wanted.temporary_copy_of.clone(),
+        place: place_at(&wanted.target),
+    };
+    let before = at_target(directory, &wanted.target)?;
+    match &before {
+        Some(before) if before.is_same(&mount) => {
+            mount.attached = before.attached;
+            mount.place = before.place;
+        }
+        Some(before) => return Err(occupied(before)),
+        None => {
+            refuse_foreign(&wanted.target)?;
+            // It may be mounted at a second place, which then takes it back.
+            let others = of_volume(directory, &plugin.driver, &mount.volume)?;
+            mount.attached |= others.iter().any(|other| other.attached);
+            save(directory, &mount)?;
+        }
+    }
+    let done = carry_out(session, &mount).await;
+    match (done, before) {
+        (Ok(()), _) => Ok(mount),
+        // It was mounted before this call, and stays.
+        (Err(failure), Some(_)) => Err(failure),
+        (Err(failure), None) => Err(undone(session, &mount, failure).await),
+    }
+}
+
+async fn undone(session: &Session, mount: &HandMount, failure: Failure) -> Failure {
+    match super::unmount::undo(session, mount).await {
+        Ok(()) => match forget(&session.directory, mount) {
+            Ok(()) => failure,
+            Err(also) => failure.hinting(&also.to_string()),
+        },
+        Err(also) => failure.hinting(&format!(
+            "and it could not be undone ({also}): run the same command again, or `orlop volume unmount {}`",
+            mount.target.display()
+        )),
+    }
+}
+
+async fn carry_out(session: &Session, mount: &HandMount) -> Result<()> {
+    let plugin = &session.plugin;
+    let publish_context = match plugin.offers(Offer::PublishUnpublishVolume) {
+        true => attach(session, mount).await?,
+        false => Default::default(),
+    };
+    let label = &mount.volume;
+    if plugin.node_offers().await?.contains(&NodeOffer::StageUnstageVolume) {
+        let above = mount.staging.parent().unwrap_or(Path::new("/"));
+        let made = ensure_directory(&session.directory, above)
+            .and_then(|()| orlop_sys::file::ensure_private_directory(&mount.staging));
+        made.map_err(|error| Failure::failed(format!("cannot stage volume {label}: {error}")))?;
+        let request = v1::NodeStageVolumeRequest {
+            volume_id: mount.volume.clone(),
+            publish_context: publish_context.clone(),
+            staging_target_path: mount.staging.display().to_string(),
+            volume_capability: Some(mount.capability()),
+            secrets: plugin.secrets.clone(),
+            volume_context: mount.context.clone(),
+        };
+        let send = |channel, request| async move {
+            NodeClient::new(channel).node_stage_volume(request).await
+        };
+        plugin.ask(&format_args!("stage volume {label}"), request, send).await?;
+    }
+    let request = v1::NodePublishVolumeRequest {
+        volume_id: mount.volume.clone(),
+        publish_context,
+        staging_target_path: mount.staging.display().to_string(),
+        target_path: mount.target.display().to_string(),
+        volume_capability: Some(mount.capability()),
+        readonly: mount.read_only,
+        secrets: plugin.secrets.clone(),
+        volume_context: mount.context.clone(),
+    };
+    let doing = format!("mount volume {label} at {}", mount.target.display());
+    let send = |channel, request| async move {
+        NodeClient::new(channel).node_publish_volume(request).await
+    };
+    plugin.ask(&doing, request, send).await?;
+    check_mounted(mount)
+}
+
+async fn attach(
+    session: &Session,
+    mount: &HandMount,
+) -> Result<std::collections::BTreeMap<String, String>> {
+    let request = v1::ControllerPublishVolumeRequest {
+        volume_id: mount.volume.clone(),
+        node_id: mount.node.clone(),
+        volume_capability: Some(mount.capability()),
+        readonly: false,
+        secrets: session.plugin.secrets.clone(),
+        volume_context: mount.context.clone(),
+    };
+    let doing = format!("publish volume {} to node {}", mount.volume, mount.node);
+    let send = |channel, request| async move {
+        ControllerClient::new(channel).controller_publish_volume(request).await
+    };
+    Ok(session.plugin.ask(&doing, request, send).await?.into_inner().publish_context)
+}
+
+/// A plugin in a container may have mounted it where only the container sees it.
+fn check_mounted(mount: &HandMount) -> Result<()> {
+    match mounts::mount_at(&mount.target) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(Failure::failed(format!(
+            "cannot mount volume {} at {}: the plugin says that it did, but nothing is mounted there; it \
+             probably runs in a container that has other mounts, so choose a directory that it shares with this \
+             machine",
+            mount.volume,
+            mount.target.display()
+        ))),
+        Err(error) => Err(Failure::failed(error.to_string())),
+    }
+}
+
+fn occupied(before: &HandMount) -> Failure {
+    let target = before.target.display();
+    Failure::usage(format!(
+        "cannot mount at {target}: volume {} is mounted there in another way or by another plugin, or a mount of it \
+         was interrupted; `orlop volume unmount {target}` first",
+        before.volume
+    ))
+}
+
+fn refuse_foreign(target: &Path) -> Result<()> {
+    match mounts::mount_at(target) {
+        Ok(Some(_)) => Err(Failure::usage(format!(
+            "cannot mount at {}: something else is mounted there; choose another directory",
+            target.display()
+        ))),
+        Ok(None) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(Failure::failed(error.to_string())),
+    }
+}
+
+fn place_at(target: &Path) -> Option<Place> {
+    let there = target.symlink_metadata().ok().filter(std::fs::Metadata::is_dir)?;
+    Some(Place { mode: there.permissions().mode() & 0o7777, user: there.uid(), group: there.gid() })
+}
+
+impl Place {
+    /// Plugins remove an empty target; it was there before.
+    pub(super) fn restore(self, target: &Path) {
+        if std::fs::create_dir(target).is_ok() {
+            // As it was, where that can be had; a directory with other rights is better than none.
+            let _ = std::os::unix::fs::chown(target, Some(self.user), Some(self.group));
+            let _ = std::fs::set_permissions(target, std::fs::Permissions::from_mode(self.mode));
+        }
+    }
+}
+
+/// Where to mount, without links: plugins follow none. It need not exist, and what it is in has to.
+pub(crate) fn target(given: &Path, access: &Access) -> Result<PathBuf> {
+    let cannot =
+        |why: String| Failure::usage(format!("cannot mount at {}: {why}", given.display()));
+    match std::fs::canonicalize(given) {
+        Ok(path) if path.is_dir() == access.is_block() => Err(cannot(match access.is_block() {
+            true => "it is a directory, and a raw device is mounted at a file".to_owned(),
+            false => "it is not a directory; a raw device is mounted with --block".to_owned(),
+        })),
+        Ok(path) => Ok(path),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let absolute = std::path::absolute(given).map_err(|error| cannot(error.to_string()))?;
+            let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+                return Err(cannot("it has no name".to_owned()));
+            };
+            let parent = std::fs::canonicalize(parent).map_err(|error| {
+                cannot(format!("{}: {error}; create it first", parent.display()))
+            })?;
+            Ok(parent.join(name))
+        }
+        Err(error) => Err(cannot(error.to_string())),
+    }
+}
+
+/// With who uses it, as far as the plugin says.
+pub(crate) async fn volume_to_mount(session: &Session, id: &str) -> Result<Volume> {
+    match session.plugin.offers(Offer::GetVolume) || session.plugin.offers(Offer::ListVolumes) {
+        true => inventory::volume(&session.plugin, id).await,
+        false => {
+            note(&format_args!("the plugin lists no volumes, so nothing is known of {id}"));
+            Ok(Volume::of(v1::Volume { volume_id: id.to_owned(), ..Default::default() }))
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Unmounting what was mounted by hand.
+
+use orlop_csi::proto::csi::v1;
+use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
+use orlop_csi::proto::csi::v1::node_client::NodeClient;
+
+use super::{HandMount, forget, lock, of_volume};
+use crate::failure::Result;
+use crate::plugin::{NodeOffer, Offer};
+use crate::session::Session;
+use crate::volume::delete_id;
+
+/// May be repeated. The note goes last: until then another call can finish it.
+pub(crate) async fn ensure_unmounted(session: &Session, mount: &HandMount) -> Result<()> {
+    let plugin = &session.plugin;
+    let _lock = lock(&session.directory, &plugin.driver, &mount.volume, plugin.patience()).await?;
+    undo(session, mount).await?;
+    if mount.temporary_copy_of.is_some() {
+        delete_id(session, &mount.volume, &mount.volume).await?;
+    }
+    forget(&session.directory, mount)
+}
+
+/// Without the volume itself.
+pub(super) async fn undo(session: &Session, mount: &HandMount) -> Result<()> {
+    let plugin = &session.plugin;
+    let request = v1::NodeUnpublishVolumeRequest {
+        volume_id: mount.volume.clone(),
+        target_path: mount.target.display().to_string(),
+    };
+    let doing = format!("unmount volume {} from {}", mount.volume, mount.target.display());
+    let send = |channel, request| async move {
+        NodeClient::new(channel).node_unpublish_volume(request).await
+    };
+    plugin.ask(&doing, request, send).await?;
+    if let Some(place) = mount.place {
+        place.restore(&mount.target);
+    }
+    let others = of_volume(&session.directory, &plugin.driver, &mount.volume)?;
+    if others.iter().any(|other| other.target != mount.target) {
+        return Ok(());
+    }
+    unstage(session, mount).await?;
+    if mount.attached && plugin.offers(Offer::PublishUnpublishVolume) {
+        let request = v1::ControllerUnpublishVolumeRequest {
+            volume_id: mount.volume.clone(),
+            node_id: mount.node.clone(),
+            secrets: plugin.secrets.clone(),
+        };
+        let doing = format!("take volume {} back from node {}", mount.volume, mount.node);
+        let send = |channel, request| async move {
+            ControllerClient::new(channel).controller_unpublish_volume(request).await
+        };
+        plugin.ask(&doing, request, send).await?;
+    }
+    Ok(())
+}
+
+async fn unstage(session: &Session, mount: &HandMount) -> Result<()> {
+    let plugin = &session.plugin;
+    if plugin.node_offers().await?.contains(&NodeOffer::StageUnstageVolume) {
+        let request = v1::NodeUnstageVolumeRequest {
+            volume_id: mount.volume.clone(),
+            staging_target_path: mount.staging.display().to_string(),
+        };
+        let send = |channel, request| async move {
+            NodeClient::new(channel).node_unstage_volume(request).await
+        };
+        plugin.ask(&format_args!("unstage volume {}", mount.volume), request, send).await?;
+    }
+    // Empty, or still in use and then left: never more than that is removed.
+    let _ = std::fs::remove_dir(&mount.staging);
+    Ok(())
+}

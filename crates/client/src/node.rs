@@ -1,0 +1,57 @@
+//! `orlop node info`: the node behind the socket, and what the plugin offers.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::failure::Result;
+use crate::output::Answer;
+use crate::pairs;
+use crate::session::{Common, FindSettings, Session};
+
+#[derive(Debug, clap::Args)]
+pub struct NodeInfoArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Serialize)]
+struct Node {
+    node_id: String,
+    driver: String,
+    version: String,
+    /// 0: the plugin names no limit.
+    max_volumes: i64,
+    topology: BTreeMap<String, String>,
+    controller: Vec<String>,
+    node: Vec<String>,
+}
+
+pub(crate) async fn run(arguments: &NodeInfoArguments, find: FindSettings<'_>) -> Result<()> {
+    let session = Session::open(&arguments.common, find).await?;
+    let info = session.plugin.node_info().await?;
+    let offers = session.plugin.node_offers().await?;
+    let node = Node {
+        node_id: info.node_id,
+        driver: session.plugin.driver.clone(),
+        version: session.plugin.version.clone(),
+        max_volumes: info.max_volumes_per_node,
+        topology: info.accessible_topology.unwrap_or_default().segments,
+        controller: session.plugin.offered(),
+        node: offers.iter().map(|it| it.as_str_name().to_owned()).collect(),
+    };
+    let most = match node.max_volumes {
+        0 => "no limit".to_owned(),
+        most => most.to_string(),
+    };
+    let text = format!(
+        "node        {}\nplugin      {} {}\nvolumes     at most: {most}\ntopology    {}\ncontroller  {}\nnode calls  {}",
+        node.node_id,
+        node.driver,
+        node.version,
+        pairs::shown(&node.topology),
+        node.controller.join(" "),
+        node.node.join(" "),
+    );
+    session.show(&Answer::new(vec![node.node_id.clone()], &node, text)?)
+}

@@ -1,0 +1,193 @@
+//! From what a person types to an id: an id, the name that the orchestrator gave, or the beginning of one.
+
+use orlop_model::{NameDigest, SnapshotId, VolumeId};
+
+use crate::failure::{Failure, Result};
+use crate::inventory;
+use crate::plugin::{Offer, Plugin};
+
+/// More names are not asked for, one by one, to find what was meant.
+const MOST_NAMES: usize = 500;
+const MOST_CANDIDATES: usize = 10;
+/// Of Jaro and Winkler: below this, a suggestion confuses.
+const SIMILAR: f64 = 0.8;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Volume,
+    Snapshot,
+    Group,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Volume => "volume",
+            Self::Snapshot => "snapshot",
+            Self::Group => "group snapshot",
+        }
+    }
+
+    /// Orlop's ids hold a digest of the name.
+    fn digest_of(self, id: &str) -> Option<String> {
+        match self {
+            Self::Volume => id.parse::<VolumeId>().ok().map(|id| id.digest().as_str().to_owned()),
+            Self::Snapshot => {
+                id.parse::<SnapshotId>().ok().map(|id| id.digest().as_str().to_owned())
+            }
+            Self::Group => {
+                let id = id.parse::<orlop_model::GroupSnapshotId>();
+                id.ok().map(|id| id.digest().as_str().to_owned())
+            }
+        }
+    }
+}
+
+/// An object that could be meant.
+#[derive(Debug, Clone)]
+struct Candidate {
+    id: String,
+    name: Option<String>,
+}
+
+pub(crate) async fn volume(plugin: &Plugin, given: &str) -> Result<String> {
+    if !plugin.offers(Offer::ListVolumes) {
+        return as_it_is(given, Kind::Volume);
+    }
+    let ids: Vec<String> =
+        inventory::volumes(plugin).await?.into_iter().map(|volume| volume.id).collect();
+    if let Some(id) = by_id(Kind::Volume, given, &ids)? {
+        return Ok(id);
+    }
+    let mut named = Vec::new();
+    for id in ids {
+        let has_name = named.len() < MOST_NAMES && plugin.offers(Offer::GetVolume);
+        // One that is gone by now, or cannot be read, has no name.
+        let name = match has_name {
+            true => inventory::volume(plugin, &id).await.ok().and_then(|volume| volume.name),
+            false => None,
+        };
+        named.push(Candidate { id, name });
+    }
+    by_name(Kind::Volume, given, &named)
+}
+
+pub(crate) async fn snapshot(plugin: &Plugin, given: &str) -> Result<String> {
+    if !plugin.offers(Offer::ListSnapshots) {
+        return as_it_is(given, Kind::Snapshot);
+    }
+    let ids: Vec<String> =
+        inventory::snapshots(plugin, None).await?.into_iter().map(|it| it.id).collect();
+    if let Some(id) = by_id(Kind::Snapshot, given, &ids)? {
+        return Ok(id);
+    }
+    let mut named = Vec::new();
+    for id in ids {
+        let has_name = named.len() < MOST_NAMES && plugin.offers(Offer::GetSnapshot);
+        let name = match has_name {
+            true => inventory::snapshot(plugin, &id).await.ok().and_then(|snapshot| snapshot.name),
+            false => None,
+        };
+        named.push(Candidate { id, name });
+    }
+    by_name(Kind::Snapshot, given, &named)
+}
+
+pub(crate) fn group(ids: Vec<String>, given: &str) -> Result<String> {
+    if let Some(id) = by_id(Kind::Group, given, &ids)? {
+        return Ok(id);
+    }
+    let named: Vec<_> = ids.into_iter().map(|id| Candidate { id, name: None }).collect();
+    by_name(Kind::Group, given, &named)
+}
+
+/// A plugin without lists knows whether it is one of its ids.
+fn as_it_is(given: &str, kind: Kind) -> Result<String> {
+    match given.is_empty() {
+        true => Err(Failure::usage(format!("an empty text is no {}", kind.as_str()))),
+        false => Ok(given.to_owned()),
+    }
+}
+
+/// What needs no names: the id, the whole name by its digest, or the beginning of an id or a digest.
+fn by_id(kind: Kind, given: &str, ids: &[String]) -> Result<Option<String>> {
+    if ids.iter().any(|id| id == given) {
+        return Ok(Some(given.to_owned()));
+    }
+    as_it_is(given, kind)?;
+    let digest = NameDigest::of_text(given);
+    let of_name = ids.iter().filter(|id| kind.digest_of(id).as_deref() == Some(digest.as_str()));
+    let begins = |id: &&String| {
+        id.starts_with(given) || kind.digest_of(id).is_some_and(|digest| digest.starts_with(given))
+    };
+    for found in [of_name.collect::<Vec<_>>(), ids.iter().filter(begins).collect()] {
+        match found.as_slice() {
+            [] => {}
+            [one] => return Ok(Some((*one).clone())),
+            several => return Err(ambiguous(kind, given, several.iter().map(|id| (*id).clone()))),
+        }
+    }
+    Ok(None)
+}
+
+fn by_name(kind: Kind, given: &str, all: &[Candidate]) -> Result<String> {
+    let named = |candidate: &&Candidate| {
+        candidate.name.as_ref().is_some_and(|name| name.starts_with(given))
+    };
+    let found: Vec<&Candidate> = all.iter().filter(named).collect();
+    match found.as_slice() {
+        [one] => Ok(one.id.clone()),
+        [] => Err(missing(kind, given, all)),
+        several => Err(ambiguous(kind, given, several.iter().map(|candidate| shown(candidate)))),
+    }
+}
+
+fn shown(candidate: &Candidate) -> String {
+    match &candidate.name {
+        Some(name) => format!("{name} ({})", candidate.id),
+        None => candidate.id.clone(),
+    }
+}
+
+fn ambiguous(kind: Kind, given: &str, found: impl ExactSizeIterator<Item = String>) -> Failure {
+    let more = found.len().saturating_sub(MOST_CANDIDATES);
+    let mut listed: Vec<String> = found.take(MOST_CANDIDATES).collect();
+    if more > 0 {
+        listed.push(format!("and {more} more"));
+    }
+    let what = kind.as_str();
+    Failure::usage(format!(
+        "{given:?} begins more than one {what}: {}; give more of it",
+        listed.join(", ")
+    ))
+}
+
+fn missing(kind: Kind, given: &str, all: &[Candidate]) -> Failure {
+    let likeness = |candidate: &Candidate| {
+        let of_id = strsim::jaro_winkler(given, &candidate.id);
+        let of_name = candidate.name.as_ref().map_or(0.0, |name| strsim::jaro_winkler(given, name));
+        of_id.max(of_name)
+    };
+    let best = all.iter().map(|candidate| (likeness(candidate), candidate));
+    let best = best.filter(|(score, _)| *score >= SIMILAR).max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let what = kind.as_str();
+    Failure::refused(match best {
+        Some((_, candidate)) => {
+            format!("there is no {what} {given:?}; did you mean {}?", shown(candidate))
+        }
+        None => format!("there is no {what} {given:?}; `orlop {} list` shows all", kind.noun()),
+    })
+}
+
+impl Kind {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Volume => "volume",
+            Self::Snapshot => "snapshot",
+            Self::Group => "group",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn id(name: &str) -> String {
+    VolumeId::new("0a0b0c0d".parse().unwrap(), NameDigest::of_text(name)).to_string()
+}
+
+fn named(names: &[&str]) -> Vec<Candidate> {
+    names.iter().map(|name| Candidate { id: id(name), name: Some((*name).to_owned()) }).collect()
+}
+
+#[test]
+fn an_id_a_name_and_a_unique_beginning_are_the_same_volume() {
+    let ids = vec![id("pvc-1"), id("pvc-2"), "foreign".to_owned()];
+    let digest = NameDigest::of_text("pvc-1");
+    let short = &digest.as_str()[..8];
+    for given in [&*id("pvc-1"), "pvc-1", short, &format!("v-0a0b0c0d-{short}")] {
+        assert_eq!(by_id(Kind::Volume, given, &ids).unwrap(), Some(id("pvc-1")), "{given}");
+    }
+    assert_eq!(by_id(Kind::Volume, "for", &ids).unwrap().as_deref(), Some("foreign"));
+    assert_eq!(by_id(Kind::Volume, "pvc-3", &ids).unwrap(), None);
+}
+
+#[test]
+fn an_ambiguous_beginning_names_the_candidates() {
+    let ids = vec![id("pvc-1"), id("pvc-2")];
+    let error = by_id(Kind::Volume, "v-0a0b", &ids).unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(ids.iter().all(|id| error.to_string().contains(id)), "{error}");
+    let error = by_name(Kind::Volume, "pvc-", &named(&["pvc-1", "pvc-2"])).unwrap_err();
+    assert!(error.to_string().contains("pvc-1 (") && error.exit_code() == 2, "{error}");
+    assert_eq!(by_id(Kind::Volume, "", &ids).unwrap_err().exit_code(), 2);
+}
+
+#[test]
+fn a_miss_suggests_what_is_near() {
+    let all = named(&["postgres-data", "redis"]);
+    assert_eq!(by_name(Kind::Volume, "postgres", &all).unwrap(), id("postgres-data"));
+    let error = by_name(Kind::Volume, "postgers-data", &all).unwrap_err();
+    assert!(error.to_string().contains("did you mean postgres-data"), "{error}");
+    assert_eq!(error.exit_code(), 3);
+    let error = by_name(Kind::Volume, "zzz", &all).unwrap_err();
+    assert!(!error.to_string().contains("did you mean"), "{error}");
+}

@@ -1,0 +1,182 @@
+//! What every command has: a plugin, a way to show results, and a directory for notes.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::failure::{EXIT_CODES, Failure, Result};
+use crate::output::{Answer, Format, Output};
+use crate::plugin::Plugin;
+use crate::secrets;
+use crate::terminal::Style;
+
+/// Where a daemon is looked for that no setting names.
+const USUAL_SOCKET: &str = "/run/orlop/csi.sock";
+/// No driver has such a name, so it is in the way of none of them.
+const CLIENT_DIR: &str = ".client";
+
+/// What the settings of the daemon say.
+pub struct Settings {
+    /// Its socket, if they say it.
+    pub socket: Option<PathBuf>,
+    pub run_dir: PathBuf,
+}
+
+/// Reads the settings, with the file that is given.
+pub type FindSettings<'a> = &'a dyn Fn(Option<&Path>) -> std::result::Result<Settings, String>;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Common {
+    /// The socket of any CSI plugin, as unix:///path or /path; by default that of the daemon of this machine
+    #[arg(long, env = "CSI_ENDPOINT", value_name = "URL", global = true)]
+    endpoint: Option<OsString>,
+
+    /// The TOML file of the daemon
+    #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+
+    /// How long to wait for each answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, global = true,
+        value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+
+    /// Secrets for the plugin: a JSON object, or lines of key=value
+    #[arg(long, value_name = "FILE", global = true)]
+    secrets_file: Option<PathBuf>,
+
+    /// How to show the result
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t, global = true)]
+    output: Format,
+}
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Watch {
+    /// Show it again every 2 seconds, or as often as given, until Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    watch: Option<u64>,
+}
+
+/// Of commands that change something.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Change {
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Of commands that destroy something.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Destroy {
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+
+    /// Say what would be destroyed, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+pub(crate) struct Session {
+    pub(crate) plugin: Plugin,
+    pub(crate) output: Output,
+    /// For notes of this client; on a filesystem that a reboot empties, as it does the mounts.
+    pub(crate) directory: PathBuf,
+}
+
+impl Session {
+    pub(crate) async fn open(common: &Common, find: FindSettings<'_>) -> Result<Self> {
+        let given = common.endpoint.as_ref().filter(|given| !given.is_empty());
+        let found = find(common.config.as_deref());
+        let (socket, run_dir) = match given {
+            // Another plugin is no business of the daemon's settings.
+            Some(given) => (parse_endpoint(given)?, found.ok().map(|settings| settings.run_dir)),
+            None => {
+                let settings = found.map_err(Failure::usage)?;
+                (settings.socket.map_or_else(usual_socket, Ok)?, Some(settings.run_dir))
+            }
+        };
+        let secrets =
+            common.secrets_file.as_deref().map(secrets::read).transpose()?.unwrap_or_default();
+        let patience = Duration::from_secs(common.timeout);
+        let plugin = Plugin::connect(&socket, patience, secrets).await?;
+        let run_dir = run_dir.unwrap_or_else(|| PathBuf::from("/run/orlop"));
+        let output = Output { format: common.output, style: Style::of_stdout() };
+        Ok(Self { plugin, output, directory: run_dir.join(CLIENT_DIR) })
+    }
+
+    pub(crate) fn show(&self, answer: &Answer) -> Result<()> {
+        self.output.show(answer)
+    }
+
+    /// Of `--dry-run`: nothing for programs, a line for people.
+    pub(crate) fn would(&self, what: &str) -> Result<()> {
+        self.show(&Answer::new(
+            Vec::new(),
+            &serde_json::json!({ "would": what }),
+            format!("would {what}"),
+        )?)
+    }
+
+    /// Once, or again and again.
+    pub(crate) async fn watch(
+        &self,
+        watch: Watch,
+        look: impl AsyncFn() -> Result<Answer>,
+    ) -> Result<()> {
+        use std::io::IsTerminal;
+        let Some(seconds) = watch.watch else {
+            return self.show(&look().await?);
+        };
+        let clear = if std::io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+        loop {
+            let answer = look().await?;
+            self.output.write(&format!("{clear}{}", answer.rendered(self.output.format)))?;
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+        }
+    }
+}
+
+/// Other plugins have other names for their sockets than the daemon here allows.
+fn parse_endpoint(given: &OsString) -> Result<PathBuf> {
+    let wrong = || {
+        Failure::usage(format!(
+            "--endpoint or CSI_ENDPOINT: {given:?} is not a UNIX socket; write unix:///absolute/path or \
+             /absolute/path"
+        ))
+    };
+    let text = given.to_str().ok_or_else(wrong)?;
+    let path = text.strip_prefix("unix://").or_else(|| text.strip_prefix("unix:")).unwrap_or(text);
+    let path = Path::new(path);
+    if path.is_absolute() { Ok(path.to_owned()) } else { Err(wrong()) }
+}
+
+fn usual_socket() -> Result<PathBuf> {
+    let usual = PathBuf::from(USUAL_SOCKET);
+    // A directory that is closed to this user may well have one.
+    match usual.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::usage(format!(
+            "no plugin is named, and there is none at {USUAL_SOCKET}; name its socket with --endpoint or \
+             CSI_ENDPOINT, or the daemon's file with --config"
+        ))),
+        _ => Ok(usual),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_socket_may_be_written_in_three_ways() {
+        for good in ["unix:///a/csi.sock", "unix:/a/csi.sock", "/a/csi.sock"] {
+            assert_eq!(parse_endpoint(&good.into()).unwrap(), PathBuf::from("/a/csi.sock"));
+        }
+        for bad in ["csi.sock", "tcp://127.0.0.1:1", "unix://csi.sock", "dns:///x"] {
+            assert_eq!(parse_endpoint(&bad.into()).unwrap_err().exit_code(), 2, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What is only for people at a terminal: colours, questions, progress.
+
+use std::fmt::Display;
+use std::io::{BufRead, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::failure::{Failure, Result};
+
+/// Before this, what is waited for is not worth a line.
+const SOON: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Style {
+    colours: bool,
+}
+
+impl Style {
+    /// <https://no-color.org>: any value but an empty one turns colours off.
+    pub(crate) fn of_stdout() -> Self {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        Self { colours: std::io::stdout().is_terminal() && !unwanted && !is_dumb }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn plain() -> Self {
+        Self { colours: false }
+    }
+
+    pub(crate) fn heading(self, text: &str) -> String {
+        self.painted("1", text)
+    }
+
+    pub(crate) fn bad(self, text: &str) -> String {
+        self.painted("31", text)
+    }
+
+    fn painted(self, code: &str, text: &str) -> String {
+        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// Names and messages come from elsewhere: what they hold must not move the cursor.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A line on standard error, for people; standard output is for results.
+pub(crate) fn note(text: &dyn Display) {
+    // A closed stderr is no reason to stop.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Asks before something is destroyed. Without a terminal there is no one to ask.
+pub(crate) fn confirm(consequence: &str, yes: bool) -> Result<()> {
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(Failure::usage(format!(
+            "{consequence}; nothing was done: there is no terminal to ask at, so say --yes to do it"
+        )));
+    }
+    let mut err = std::io::stderr();
+    let _ = write!(err, "{consequence}. Go on? [y/N] ");
+    let _ = err.flush();
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    match read.map(|_| answer.trim().to_ascii_lowercase()) {
+        Ok(answer) if answer == "y" || answer == "yes" => Ok(()),
+        Ok(_) | Err(_) => Err(Failure::usage("nothing was done")),
+    }
+}
+
+/// Shows on a terminal what is waited for, and since when.
+pub(crate) struct Waiting(Option<(Arc<AtomicBool>, thread::JoinHandle<()>)>);
+
+impl Waiting {
+    pub(crate) fn start(doing: &dyn Display) -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self(None);
+        }
+        let (text, ended) = (printable(&doing.to_string()), Arc::new(AtomicBool::new(false)));
+        let seen = Arc::clone(&ended);
+        let show = move || {
+            let began = Instant::now();
+            let mut shown = false;
+            while !seen.load(Ordering::Relaxed) {
+                thread::park_timeout(LOOK_AGAIN);
+                if began.elapsed() >= SOON && !seen.load(Ordering::Relaxed) {
+                    let _ = write!(
+                        std::io::stderr(),
+                        "\r\x1b[K{text}: {} s",
+                        began.elapsed().as_secs()
+                    );
+                    shown = true;
+                }
+            }
+            if shown {
+                let _ = write!(std::io::stderr(), "\r\x1b[K");
+            }
+        };
+        // Without the thread nothing is shown, and nothing else is lost.
+        let thread = thread::Builder::new().name("waiting".to_owned()).spawn(show);
+        Self(thread.ok().map(|thread| (ended, thread)))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some((ended, thread)) = self.0.take() {
+            ended.store(true, Ordering::Relaxed);
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Whether a filesystem that comes in an image can be mounted from a device: the kernel mounts none whose blocks
+//! are smaller than the device's sectors.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use rustix::fs::{major, minor};
+
+const EXT4_SUPERBLOCK: u64 = 1024;
+const EXT4_MAGIC_AT: u64 = EXT4_SUPERBLOCK + 56;
+const EXT4_BLOCK_AT: u64 = EXT4_SUPERBLOCK + 24;
+const XFS_SECTOR_AT: u64 = 102;
+
+/// `None`: no filesystem is known in it, or one that has large blocks in any case.
+pub(super) fn smallest_block(image: &File) -> Option<u64> {
+    if bytes::<4>(image, 0)? == *b"XFSB" {
+        return Some(u64::from(u16::from_be_bytes(bytes(image, XFS_SECTOR_AT)?)));
+    }
+    if u16::from_le_bytes(bytes(image, EXT4_MAGIC_AT)?) == 0xef53 {
+        let shift = u32::from_le_bytes(bytes(image, EXT4_BLOCK_AT)?);
+        return 1024_u64.checked_shl(shift);
+    }
+    None
+}
+
+fn bytes<const N: usize>(image: &File, at: u64) -> Option<[u8; N]> {
+    let mut found = [0; N];
+    image.read_exact_at(&mut found, at).ok()?;
+    Some(found)
+}
+
+/// Of the block device at a path.
+pub(super) fn sector_of(device: &Path) -> Option<u64> {
+    let number = device.metadata().ok()?.rdev();
+    let setting =
+        format!("/sys/dev/block/{}:{}/queue/logical_block_size", major(number), minor(number));
+    std::fs::read_to_string(setting).ok()?.trim().parse().ok()
+}

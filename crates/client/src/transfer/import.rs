@@ -1,0 +1,231 @@
+//! `orlop volume import`
+
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use orlop_model::Bytes;
+use orlop_sys::filesystem::{self, Signature};
+use serde_json::json;
+
+use super::copy::{Side, compare, copy};
+use super::unfinished::{self, Unfinished};
+use super::{blocks, device_path, interrupt};
+use crate::capability::{Access, ModeName};
+use crate::failure::{Failure, Result};
+use crate::hand_mounts::{Wanted, ensure_mounted, ensure_unmounted, volume_to_mount};
+use crate::inventory::{self, Volume};
+use crate::output::Answer;
+use crate::pairs;
+use crate::plugin::Offer;
+use crate::session::{Change, Session};
+use crate::terminal::note;
+use crate::volume::{NewVolume, create};
+
+const QCOW_MAGIC: [u8; 4] = *b"QFI\xfb";
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A filesystem in the image (ext4, xfs or btrfs, without a partition table) is recognized, and the \
+    volume can then be mounted as well as used raw.\nIf it is interrupted, the same command finishes it."
+)]
+pub(crate) struct ImportArguments {
+    /// The raw image: a file, or a device
+    file: PathBuf,
+
+    /// The new volume's name
+    name: String,
+
+    /// Its size, at least that of the image
+    #[arg(long, short, value_parser = pairs::size)]
+    size: Option<u64>,
+
+    /// A parameter for the plugin, as of a StorageClass
+    #[arg(long = "parameter", short, value_name = "KEY=VALUE", value_parser = pairs::parse)]
+    parameters: Vec<(String, String)>,
+
+    /// Do not compare the volume with the image afterwards
+    #[arg(long)]
+    no_verify: bool,
+
+    #[command(flatten)]
+    change: Change,
+}
+
+pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Result<()> {
+    let mut image = open_image(&arguments)?;
+    let length = image.file.seek(SeekFrom::End(0));
+    let length = length.map_err(|error| wrong_image(&arguments, &error.to_string()))?;
+    let mut wanted = new_volume(&arguments, length)?;
+    session
+        .plugin
+        .require(Offer::ListVolumes, &format_args!("import {}", arguments.file.display()))?;
+    if arguments.change.dry_run {
+        let file = arguments.file.display();
+        return session.would(&format!(
+            "create {} and copy {} from {file}",
+            wanted.described(),
+            Bytes(length)
+        ));
+    }
+    let made = ensure_own_volume(session, &arguments, &mut wanted).await?;
+    let mount = ensure_mounted(
+        session,
+        &Wanted {
+            volume: volume_to_mount(session, &made.id).await?,
+            target: device_path(session, &made.id)?,
+            access: Access::Block,
+            mode: ModeName::SingleNodeWriter,
+            read_only: false,
+            temporary_copy_of: None,
+        },
+    )
+    .await?;
+    let device = Side::open(&mount.target, true);
+    let is_verified = !arguments.no_verify;
+    let block = blocks::smallest_block(&image.file);
+    let too_small =
+        block.zip(blocks::sector_of(&mount.target)).filter(|(block, sector)| block < sector);
+    let copied = match device {
+        Ok(device) => {
+            interrupt::run(move |stop| {
+                let written = copy("import", &image, &device, length, stop)?;
+                if is_verified {
+                    compare(&image, &device, length, stop)?;
+                }
+                Ok(written)
+            })
+            .await
+        }
+        Err(failure) => Err(failure),
+    };
+    let unmounted = ensure_unmounted(session, &mount).await;
+    let again =
+        format!("run the same command again to finish it, or `orlop volume delete {}`", made.id);
+    let written = copied.map_err(|failure| failure.hinting(&again))?;
+    unmounted.map_err(|failure| failure.hinting(&again))?;
+    unfinished::forget(session, &arguments.name)?;
+    if let Some((block, sector)) = too_small {
+        note(&format_args!(
+            "note: the filesystem in the image has blocks of {block} bytes, and the volume has sectors of {sector}: it can \
+             be used as a raw device, and not be mounted"
+        ));
+    }
+    let checked = if is_verified { ", compared" } else { "" };
+    let text = format!(
+        "imported {} to volume {}: {} of {} written{checked}",
+        arguments.file.display(),
+        made.label(),
+        Bytes(written),
+        Bytes(length)
+    );
+    let value = json!({
+        "id": made.id, "name": arguments.name, "size_bytes": made.size_bytes, "image_bytes": length,
+        "written_bytes": written, "verified": is_verified, "mountable": wanted.access.len() > 1 && too_small.is_none(),
+    });
+    session.show(&Answer::new(vec![made.id.clone()], &value, text)?)
+}
+
+fn wrong_image(arguments: &ImportArguments, why: &str) -> Failure {
+    Failure::usage(format!("cannot import {}: {why}", arguments.file.display()))
+}
+
+fn open_image(arguments: &ImportArguments) -> Result<Side> {
+    let wrong = |why: &str| wrong_image(arguments, why);
+    if arguments.file.is_dir() {
+        return Err(wrong("it is a directory; give a raw disk image"));
+    }
+    let image = Side::open(&arguments.file, false)
+        .map_err(|failure| Failure::usage(failure.to_string()))?;
+    let mut magic = [0; 4];
+    if image.file.read_exact_at(&mut magic, 0).is_err() {
+        return Err(wrong("it is empty, or cannot be read; give a raw disk image"));
+    }
+    if magic == QCOW_MAGIC {
+        return Err(wrong(
+            "it is a qcow2 image, and only raw ones can be imported; `qemu-img convert -O raw FILE RAW` makes one of it",
+        ));
+    }
+    Ok(image)
+}
+
+/// A filesystem that is in the image is one that the volume may be mounted with.
+fn new_volume(arguments: &ImportArguments, length: u64) -> Result<NewVolume> {
+    if arguments.size.is_some_and(|size| size < length) {
+        return Err(wrong_image(
+            arguments,
+            &format!("it has {}, which is more than --size", Bytes(length)),
+        ));
+    }
+    let mut access = vec![Access::Block];
+    if let Ok(Signature::Filesystem { kind, .. }) = filesystem::probe(&arguments.file) {
+        access.push(Access::mount(Some(kind.as_str())));
+    }
+    Ok(NewVolume {
+        name: arguments.name.clone(),
+        size: Some(arguments.size.unwrap_or(length)),
+        access,
+        mode: ModeName::SingleNodeWriter,
+        parameters: pairs::collected("--parameter", &arguments.parameters)?,
+        mutable: Default::default(),
+        source: None,
+        topology: Default::default(),
+    })
+}
+
+/// A new volume, or the one that an interrupted import of the same file left. Creating a volume that exists
+/// succeeds, so what was there before has to be known: it is not overwritten.
+async fn ensure_own_volume(
+    session: &Session,
+    arguments: &ImportArguments,
+    wanted: &mut NewVolume,
+) -> Result<Volume> {
+    let file = std::fs::canonicalize(&arguments.file)
+        .map_err(|error| wrong_image(arguments, &error.to_string()))?;
+    let before = inventory::volumes(&session.plugin).await?;
+    let note = unfinished::find(session, &arguments.name)?;
+    let is_own = note.as_ref().is_some_and(|note| note.file == file);
+    let mut note = Unfinished { name: arguments.name.clone(), file, volume: None };
+    if !is_own && let Some(other) = inventory_by_name(&before, &arguments.name) {
+        return Err(exists(arguments, &other));
+    }
+    unfinished::save(session, &note)?;
+    let mut created = create(session, wanted).await;
+    if matches!(created, Err(Failure::Refused(_))) && wanted.access.len() > 1 {
+        // There are plugins whose volumes are for one use alone.
+        wanted.access.truncate(1);
+        created = create(session, wanted).await;
+    }
+    let made = match created {
+        Ok(made) => made,
+        Err(failure) => {
+            unfinished::forget(session, &arguments.name)?;
+            return Err(failure);
+        }
+    };
+    if !is_own && before.iter().any(|volume| volume.id == made.id) {
+        unfinished::forget(session, &arguments.name)?;
+        return Err(exists(arguments, &made.id));
+    }
+    note.volume = Some(made.id.clone());
+    unfinished::save(session, &note)?;
+    Ok(made)
+}
+
+/// Orlop's ids tell it before anything is asked; of other plugins the answer does.
+fn inventory_by_name(volumes: &[Volume], name: &str) -> Option<String> {
+    let digest = orlop_model::NameDigest::of_text(name);
+    let is_of_name = |volume: &&Volume| {
+        volume.id.parse::<orlop_model::VolumeId>().is_ok_and(|id| *id.digest() == digest)
+    };
+    volumes.iter().find(is_of_name).map(|volume| volume.id.clone())
+}
+
+fn exists(arguments: &ImportArguments, id: &str) -> Failure {
+    Failure::refused(format!(
+        "cannot import {} to volume {}: there is such a volume, {id}, and it is not overwritten; choose another name, or \
+         delete it first",
+        arguments.file.display(),
+        arguments.name
+    ))
+}

@@ -1,0 +1,90 @@
+//! `orlop volume delete`
+
+use orlop_csi::proto::csi::v1;
+use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
+use orlop_model::Bytes;
+
+use crate::failure::{Failure, Result};
+use crate::inventory::{self, Volume};
+use crate::output::Answer;
+use crate::plugin::Offer;
+use crate::session::{Destroy, Session};
+use crate::terminal::confirm;
+use crate::{hand_mounts, resolve, transfer};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct DeleteArguments {
+    /// Ids or names, or the beginnings of some
+    #[arg(required = true, value_name = "VOLUME")]
+    volumes: Vec<String>,
+    #[command(flatten)]
+    destroy: Destroy,
+}
+
+pub(super) async fn run(session: &Session, arguments: &DeleteArguments) -> Result<()> {
+    session.plugin.require(Offer::CreateDeleteVolume, &"delete a volume")?;
+    let mut doomed: Vec<Volume> = Vec::new();
+    for given in &arguments.volumes {
+        let id = resolve::volume(&session.plugin, given).await?;
+        // Also of a plugin without lists, of whose volumes nothing is known.
+        let volume = match session.plugin.offers(Offer::ListVolumes)
+            || session.plugin.offers(Offer::GetVolume)
+        {
+            true => inventory::volume(&session.plugin, &id).await?,
+            false => Volume::of(v1::Volume { volume_id: id, ..Default::default() }),
+        };
+        if doomed.iter().all(|other| other.id != volume.id) {
+            refuse_mounted(session, &volume)?;
+            doomed.push(volume);
+        }
+    }
+    let listed: Vec<String> = doomed.iter().map(described).collect();
+    if arguments.destroy.dry_run {
+        return session.would(&format!("delete {}", listed.join("; ")));
+    }
+    confirm(&format!("deletes with all data: {}", listed.join("; ")), arguments.destroy.yes)?;
+    for volume in &doomed {
+        delete(session, volume).await?;
+        let text = format!("deleted volume {}", volume.label());
+        session.show(&Answer::new(vec![volume.id.clone()], volume, text)?)?;
+    }
+    Ok(())
+}
+
+fn described(volume: &Volume) -> String {
+    let nodes = match volume.published_nodes.as_slice() {
+        [] => String::new(),
+        nodes => format!(", in use on {}", nodes.join(", ")),
+    };
+    format!("volume {} of {}{nodes}", volume.label(), Bytes(volume.size_bytes))
+}
+
+/// The plugin would refuse it too, and not know by which command it is mended.
+fn refuse_mounted(session: &Session, volume: &Volume) -> Result<()> {
+    let mounts = hand_mounts::of_volume(&session.directory, &session.plugin.driver, &volume.id)?;
+    match mounts.first() {
+        Some(mount) => Err(Failure::refused(format!(
+            "cannot delete volume {}: it is mounted at {}; `orlop volume unmount {}` first",
+            volume.label(),
+            mount.target.display(),
+            mount.target.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+async fn delete(session: &Session, volume: &Volume) -> Result<()> {
+    delete_id(session, &volume.id, &volume.label()).await
+}
+
+pub(crate) async fn delete_id(session: &Session, id: &str, label: &str) -> Result<()> {
+    let request = v1::DeleteVolumeRequest {
+        volume_id: id.to_owned(),
+        secrets: session.plugin.secrets.clone(),
+    };
+    let send = |channel, request| async move {
+        ControllerClient::new(channel).delete_volume(request).await
+    };
+    session.plugin.ask(&format_args!("delete volume {label}"), request, send).await?;
+    transfer::forget_volume(session, id)
+}

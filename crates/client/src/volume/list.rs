@@ -1,0 +1,50 @@
+//! `orlop volume list`
+
+use orlop_model::Bytes;
+
+use crate::failure::Result;
+use crate::inventory::{self, Source, Volume};
+use crate::output::{Answer, Table};
+use crate::session::{Session, Watch};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArguments {
+    #[command(flatten)]
+    watch: Watch,
+}
+
+pub(super) async fn run(session: &Session, arguments: &ListArguments) -> Result<()> {
+    session.watch(arguments.watch, async || list(session).await).await
+}
+
+async fn list(session: &Session) -> Result<Answer> {
+    let volumes = inventory::named_volumes(&session.plugin).await?;
+    let mut table = Table::new(&["ID", "NAME", "SIZE", "PUBLISHED TO", "CONDITION", "COPY OF"]);
+    for volume in &volumes {
+        table.row([
+            volume.id.clone(),
+            volume.name.clone().unwrap_or_default(),
+            Bytes(volume.size_bytes).to_string(),
+            volume.published_nodes.join(","),
+            condition(volume),
+            volume.source.as_ref().map(source).unwrap_or_default(),
+        ]);
+    }
+    let ids = volumes.iter().map(|volume| volume.id.clone()).collect();
+    Answer::new(ids, &volumes, table.rendered(session.output.style, "there are no volumes"))
+}
+
+pub(super) fn condition(volume: &Volume) -> String {
+    match &volume.condition {
+        Some(condition) if condition.abnormal => format!("abnormal: {}", condition.message),
+        Some(_) => "normal".to_owned(),
+        None => String::new(),
+    }
+}
+
+pub(super) fn source(source: &Source) -> String {
+    match source {
+        Source::Snapshot(id) => format!("snapshot {id}"),
+        Source::Volume(id) => format!("volume {id}"),
+    }
+}
