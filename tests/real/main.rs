@@ -7,6 +7,7 @@ mod access;
 mod addons;
 mod busy;
 mod ceph;
+mod client;
 mod daemon;
 mod data;
 mod delta;

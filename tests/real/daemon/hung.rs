@@ -35,7 +35,7 @@ impl Drop for Frozen {
     }
 }
 
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
     let deadline = Instant::now() + PATIENCE;
     while !holds().await {
         assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");

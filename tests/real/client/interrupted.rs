@@ -1,0 +1,115 @@
+//! Commands that end in the middle: the same command finishes them.
+
+use std::fs::File;
+use std::path::Path;
+
+use orlop_sys::mounts::mount_at;
+use orlop_tests::*;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Terminal;
+use crate::daemon::hung::{Frozen, until};
+
+fn notes(at: &Terminal, kind: &str) -> usize {
+    let directory = at.pool.scratch().join("run/.client").join(kind);
+    std::fs::read_dir(directory).map_or(0, |entries| entries.count())
+}
+
+fn unread(at: &Terminal) -> std::path::PathBuf {
+    let output = at.pool.scratch().join("output");
+    std::fs::write(&output, "").unwrap();
+    output
+}
+
+/// The pool hangs, so the client is in the middle of its first call.
+async fn killed_while_mounting(at: &Terminal, target: &str) {
+    let frozen = Frozen::new(&at.pool);
+    let client = at.daemon.launch().begin(&["volume", "mount", "data", target], &unread(at));
+    until("the mount is noted", || async { notes(at, "mounts") == 1 }).await;
+    drop(client);
+    drop(frozen);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mount_that_was_killed_is_finished_or_undone() {
+    needs_root!();
+    let at = Terminal::new().await;
+    at.ok(&["volume", "create", "data", "--size", "64MiB", "--fs", "ext4"]);
+    let target = at.path("mnt");
+    killed_while_mounting(&at, &target).await;
+    at.ok(&["volume", "mount", "data", &target]);
+    Pattern::new(8).write(&Path::new(&target).join("file"), MIB);
+    at.ok(&["volume", "unmount", &target]);
+    assert_eq!(notes(&at, "mounts"), 0);
+
+    killed_while_mounting(&at, &target).await;
+    at.ok(&["volume", "unmount", &target]);
+    assert_eq!(notes(&at, "mounts"), 0);
+    assert!(mount_at(Path::new(&target)).unwrap().is_none());
+    assert_eq!(at.json(&["volume", "show", "data"])["published_nodes"], serde_json::json!([]));
+    at.ok(&["volume", "delete", "data", "--yes"]);
+}
+
+/// Its device is written in full chunks, so that there is time to interrupt it.
+fn image(at: &Terminal) -> String {
+    let image = at.path("image");
+    File::create(&image).unwrap().set_len(768 * MIB).unwrap();
+    Pattern::new(2).write_at(Path::new(&image), 0, 768 * MIB);
+    image
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_that_was_interrupted_is_finished_by_the_same_command() {
+    needs_root!();
+    let at = Terminal::new().await;
+    let image = image(&at);
+    for signal in [Signal::INT, Signal::KILL] {
+        let mut client =
+            at.daemon.launch().begin(&["volume", "import", &image, "disk"], &unread(&at));
+        until("the device is there", || async { notes(&at, "transfer") == 1 }).await;
+        kill_process(Pid::from_raw(client.pid().cast_signed()).unwrap(), signal).unwrap();
+        until("it has ended", || {
+            let ended = client.has_ended();
+            async move { ended }
+        })
+        .await;
+        assert_eq!(at.volumes(), 1, "{signal:?}");
+        assert_eq!(notes(&at, "imports"), 1, "{signal:?}");
+        // Ctrl-C leaves no device behind; a killed process cannot do that.
+        assert!(signal == Signal::KILL || notes(&at, "mounts") == 0);
+    }
+    // Another image is not what was begun.
+    let other = at.path("other");
+    File::create(&other).unwrap().set_len(MIB).unwrap();
+    at.fails(3, &["volume", "import", &other, "disk"]);
+    at.ok(&["volume", "import", &image, "disk"]);
+    assert_eq!((notes(&at, "imports"), notes(&at, "mounts")), (0, 0));
+    let device = at.path("device");
+    at.ok(&["volume", "mount", "disk", &device, "--block"]);
+    Pattern::new(2).check_at(Path::new(&device), 0, 768 * MIB);
+    at.ok(&["volume", "unmount", &device]);
+    at.ok(&["volume", "delete", "disk", "--yes"]);
+}
+
+/// The second export has what is in the volume by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_that_was_killed_is_made_again_of_what_is_there_now() {
+    needs_root!();
+    let at = Terminal::new().await;
+    let image = image(&at);
+    at.ok(&["volume", "import", &image, "disk", "--no-verify"]);
+    let back = at.path("back");
+    let client = at.daemon.launch().begin(&["volume", "export", "disk", &back], &unread(&at));
+    until("the copy is attached", || async { notes(&at, "transfer") == 1 }).await;
+    drop(client);
+    assert!(!Path::new(&back).exists());
+    let device = at.path("device");
+    at.ok(&["volume", "mount", "disk", &device, "--block"]);
+    Pattern::new(3).write_at(Path::new(&device), 0, MIB);
+    at.ok(&["volume", "unmount", &device]);
+    at.ok(&["volume", "export", "disk", &back]);
+    Pattern::new(3).check_at(Path::new(&back), 0, MIB);
+    Pattern::new(2).check_at(Path::new(&back), MIB, 767 * MIB);
+    assert_eq!((at.volumes(), notes(&at, "mounts")), (1, 0));
+    at.ok(&["volume", "delete", "disk", "--yes"]);
+}
