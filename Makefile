@@ -1,4 +1,4 @@
-.PHONY: help run build image image-test build-tests test unit real sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run
+.PHONY: help demo run build image image-test build-tests test unit real sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -8,6 +8,10 @@ BUILD_ALL := cargo build --workspace --all-targets --locked
 help:
 	@awk '/^#:  / { sub(/^#: +/, ""); printf "%-27s %s\n", "", $$0; next } \
 	    /^#: / { name = $$2; sub(/^#: [^ ]+ +/, ""); printf "make %-22s %s\n", name, $$0 }' $(MAKEFILE_LIST)
+
+#: demo        what Orlop does, in half a minute on a throw-away pool that is removed at the end; as root
+demo: build
+	@target/release/orlop demo
 
 #: run         the daemon on a new pool under .run/, until Ctrl-C; root, for staging
 run: build

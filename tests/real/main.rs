@@ -11,6 +11,7 @@ mod client;
 mod daemon;
 mod data;
 mod delta;
+mod demo;
 mod doctor;
 mod expand;
 mod faults;

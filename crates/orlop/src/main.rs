@@ -11,6 +11,7 @@ mod check;
 mod client_command;
 mod cluster;
 mod config;
+mod demo;
 mod doctor;
 mod generated;
 mod http;
@@ -45,6 +46,9 @@ enum Command {
     /// Serve CSI on a UNIX socket until SIGTERM
     Serve(ServeArguments),
 
+    /// Show what Orlop does, on a throw-away pool that is removed at the end; needs root
+    Demo(demo::DemoArguments),
+
     /// Find inconsistent records, data, devices and mounts; changes nothing without --repair
     Doctor(doctor::DoctorArguments),
 
@@ -76,6 +80,10 @@ enum Command {
 
     /// Write the man pages into a directory
     Man { directory: std::path::PathBuf },
+
+    /// Write to a file for `orlop demo`, which starts it
+    #[command(hide = true, name = demo::LIMITED_WRITER)]
+    DemoWriter(demo::LimitedWriterArguments),
 
     /// Thaw what a killed `orlop serve` left frozen; `orlop serve` starts it
     #[command(hide = true, name = thaw_helper::SUBCOMMAND)]
@@ -128,6 +136,8 @@ fn main() -> ExitCode {
     }
     match Arguments::parse().command {
         Command::Serve(arguments) => serve(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::DemoWriter(arguments) => demo::limited_writer(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Volume(arguments) => client_command::run(orlop_client::Command::Volume(arguments)),
         Command::Snapshot(arguments) => {

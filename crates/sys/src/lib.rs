@@ -17,6 +17,7 @@ pub mod btrfs;
 pub mod ceph;
 pub mod cgroup_io;
 mod crash;
+pub mod dependent;
 pub mod descriptors;
 pub mod device_lock;
 mod error;

@@ -16,6 +16,27 @@ pub(crate) fn set_apart(command: &mut Command) {
     unsafe { command.pre_exec(leave_group) };
 }
 
+/// What is started leads a session, ends when the thread that starts it does, and keeps nothing open but its standard
+/// streams.
+pub(crate) fn end_with_parent(command: &mut Command) {
+    // Before the fork: a parent that has ended by then cannot be asked any more.
+    let parent = rustix::process::getpid();
+    // SAFETY: as in `set_apart`; the closure captures a number.
+    unsafe { command.pre_exec(move || depend_on(parent)) };
+}
+
+fn depend_on(parent: rustix::process::Pid) -> io::Result<()> {
+    // SAFETY: both take and give nothing but numbers, and change this process alone, which leads no group yet.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1 || libc::setsid() == -1 } {
+        return Err(io::Error::last_os_error());
+    }
+    if rustix::process::getppid() != Some(parent) {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
+    mark_inherited();
+    Ok(())
+}
+
 fn leave_group() -> io::Result<()> {
     for signal in SENT_TO_ALL {
         // SAFETY: no handler is set; "ignored" also survives exec, so there is no moment in which
@@ -28,8 +49,13 @@ fn leave_group() -> io::Result<()> {
     if unsafe { libc::setsid() } == -1 {
         return Err(io::Error::last_os_error());
     }
-    // All that this crate opens is closed by exec anyway; this is for what was inherited, and a
-    // kernel before 5.11 does without.
+    mark_inherited();
+    Ok(())
+}
+
+/// All that this crate opens is closed by exec anyway; this is for what was inherited, and a
+/// kernel before 5.11 does without.
+fn mark_inherited() {
     // SAFETY: marks descriptors, closes none, so those that std uses until exec stay open.
     unsafe {
         libc::syscall(
@@ -39,7 +65,6 @@ fn leave_group() -> io::Result<()> {
             libc::CLOSE_RANGE_CLOEXEC,
         )
     };
-    Ok(())
 }
 
 /// The program sees an empty list of mounts. Where that is not allowed, it sees the list of the machine.

@@ -1,0 +1,200 @@
+//! The directory of one demo, and how all of it is removed.
+
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use orlop_sys::file::{Lock, remove_tree, try_lock};
+use orlop_sys::{filesystem, loopdev, mounts, rand};
+
+use super::failure::Failure;
+use super::screen::Screen;
+
+const PREFIX: &str = "orlop-demo.";
+const LOCK: &str = "demo.lock";
+/// Marks a directory that `--keep` left on purpose.
+const KEPT: &str = "kept";
+/// Holds the path of a cgroup that has to be removed with the directory.
+const CGROUP: &str = "cgroup";
+pub(super) const POOL: &str = "pool";
+/// A demo that has just made its directory has no lock in it yet.
+const TIME_TO_LOCK: Duration = Duration::from_secs(60);
+/// The kernel is done with processes and devices a moment after they have ended.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Held for as long as the demo runs.
+pub(super) struct Ground {
+    path: PathBuf,
+    _lock: Lock,
+}
+
+impl Ground {
+    pub(super) fn new(parent: &Path) -> Result<Self, Failure> {
+        let doing = || format!("make a directory in {}", parent.display());
+        let random = rand::random_bytes::<4>().map_err(Failure::cannot(doing()))?;
+        let name = format!("{PREFIX}{:08x}", u32::from_le_bytes(random));
+        let path = parent.join(name);
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(Failure::cannot(doing()))?;
+        match try_lock(&path.join(LOCK)) {
+            Ok(Some(lock)) => Ok(Self { path, _lock: lock }),
+            locked => {
+                let why = match locked {
+                    Err(error) => error.to_string(),
+                    Ok(_) => "another demo took it for abandoned".to_owned(),
+                };
+                Err(Failure::broken(format!("cannot lock {}: {why}", path.display())))
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A part of names that belong to this demo alone.
+    pub(super) fn suffix(&self) -> String {
+        let name = self.path.extension().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// To be called before it is made.
+    pub(super) fn note_cgroup(&self, group: &Path) -> Result<(), Failure> {
+        let noted = std::fs::write(self.path.join(CGROUP), group.as_os_str().as_encoded_bytes());
+        noted.map_err(Failure::cannot("note the cgroup of the demo"))
+    }
+
+    /// No process of the demo may run any more.
+    pub(super) fn remove(self) -> Result<(), Failure> {
+        empty(&self.path)
+    }
+
+    /// The directory stays; mounts and devices do not.
+    pub(super) fn keep(self) -> Result<PathBuf, Failure> {
+        release(&self.path)?;
+        remove_cgroup(&self.path)?;
+        let marked = std::fs::write(self.path.join(KEPT), "by orlop demo --keep\n");
+        marked.map_err(Failure::cannot("mark the directory as kept"))?;
+        Ok(self.path)
+    }
+}
+
+/// Removes what demos left that were killed.
+pub(super) fn remove_abandoned(parent: &Path, screen: &mut Screen) -> Result<(), Failure> {
+    let entries = std::fs::read_dir(parent);
+    let entries = entries.map_err(Failure::cannot(format!("list {}", parent.display())))?;
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) || !is_abandoned(&path) {
+            continue;
+        }
+        // Locked while it is removed, so that two demos do not do it at once.
+        let Ok(Some(_lock)) = try_lock(&path.join(LOCK)) else { continue };
+        empty(&path)?;
+        screen.line(&format!("removed {}, which a demo left that was killed", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The parent may be open to all users, so only what this user made is looked at.
+fn is_abandoned(path: &Path) -> bool {
+    let Ok(found) = std::fs::symlink_metadata(path) else { return false };
+    let is_ours = found.is_dir()
+        && found.uid() == rustix::process::geteuid().as_raw()
+        && found.mode() & 0o077 == 0;
+    let is_old = || {
+        let age = found.modified().ok().and_then(|made| made.elapsed().ok());
+        age.is_some_and(|age| age > TIME_TO_LOCK)
+    };
+    is_ours && !path.join(KEPT).exists() && (path.join(LOCK).exists() || is_old())
+}
+
+fn empty(ground: &Path) -> Result<(), Failure> {
+    let doing = || format!("remove all that the demo made in {}", ground.display());
+    release(ground)?;
+    remove_cgroup(ground)?;
+    // A process that was killed closes its files a moment later.
+    until_done(|| remove_tree(ground).map_err(Failure::cannot(doing())))
+}
+
+/// Unmounts and detaches all that is below. A volume's device lies on a file of the pool's mount, and keeps that busy:
+/// so first come mounts outside of the pool, then devices, and then the same for the pool itself.
+fn release(ground: &Path) -> Result<(), Failure> {
+    let pool = ground.join(POOL);
+    for of_pool in [false, true] {
+        let points = mounts_below(ground)?;
+        for point in points.iter().filter(|point| point.starts_with(&pool) == of_pool) {
+            // Block devices that are bound to a file cannot be frozen.
+            let _ = filesystem::ensure_thawed(point);
+            until_done(|| {
+                mounts::ensure_unmounted(point).map_err(|error| {
+                    let user = mounts::user_of(point).unwrap_or_default();
+                    Failure::broken(format!(
+                        "cannot remove {}: {error} ({user}); end what uses it, and the next demo removes it",
+                        ground.display()
+                    ))
+                })
+            })?;
+        }
+        let in_mount = |file: &Path| points.iter().any(|point| file.starts_with(point));
+        for found in devices_below(ground)? {
+            if of_pool || in_mount(&found.file) {
+                until_done(|| {
+                    let detached = loopdev::ensure_detached_from(&found.device, &found.file);
+                    detached.map_err(Failure::cannot("detach a loop device of the demo"))
+                })?;
+            }
+        }
+    }
+    until_done(|| nothing_is_used(ground))
+}
+
+fn nothing_is_used(ground: &Path) -> Result<(), Failure> {
+    let left = mounts_below(ground)?;
+    let devices = devices_below(ground)?;
+    let devices = devices.iter().map(|found| found.device.path());
+    match left.into_iter().chain(devices).next() {
+        None => Ok(()),
+        Some(used) => Err(Failure::broken(format!(
+            "cannot remove {}: {} is still in use",
+            ground.display(),
+            used.display()
+        ))),
+    }
+}
+
+/// The deepest and latest first.
+fn mounts_below(ground: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let all = mounts::all_mounts().map_err(Failure::cannot("list mounts"))?;
+    let points = all.into_iter().rev().map(|entry| entry.mount_point);
+    let mut points: Vec<_> = points.filter(|point| point.starts_with(ground)).collect();
+    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    Ok(points)
+}
+
+fn devices_below(ground: &Path) -> Result<Vec<loopdev::BackedDevice>, Failure> {
+    let mut all = loopdev::all_backed().map_err(Failure::cannot("list loop devices"))?;
+    all.retain(|found| found.file.starts_with(ground));
+    Ok(all)
+}
+
+fn remove_cgroup(ground: &Path) -> Result<(), Failure> {
+    let Ok(noted) = std::fs::read_to_string(ground.join(CGROUP)) else { return Ok(()) };
+    until_done(|| match std::fs::remove_dir(&noted) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::broken(format!("cannot remove the cgroup {noted}: {error}")))
+        }
+        _ => Ok(()),
+    })
+}
+
+fn until_done(mut attempt: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Err(_) if Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
+            outcome => return outcome,
+        }
+    }
+}
