@@ -16,3 +16,60 @@ async fn clean_run_refuses_while_a_daemon_uses_the_pool() {
     assert_eq!(pool.entries("volumes").len(), 1, "the pool was deleted under the daemon");
     daemon.terminate();
 }
+
+/// A script in the background, as in a terminal. Killed when dropped.
+struct Script(std::process::Child);
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "a script of the repository is no host tool")]
+async fn run_serves_a_managed_pool_and_says_what_to_type_next() {
+    needs_root!();
+    let ground = Launch::without_pool().idle();
+    let home = ground.launch().scratch().path().to_owned();
+    let said = home.join("said");
+    let output = std::fs::File::create(&said).unwrap();
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts");
+    let run = std::process::Command::new(format!("{scripts}/run"))
+        .env("ORLOP_TEST_HOME", &home)
+        .env("ORLOP_TEST_BINARY", binary())
+        .stdin(std::process::Stdio::null())
+        .stdout(output.try_clone().unwrap())
+        .stderr(output)
+        .spawn();
+    let mut run = Script(run.unwrap());
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let text = loop {
+        let text = std::fs::read_to_string(&said).unwrap();
+        if text.contains("make clean-run") {
+            break text;
+        }
+        assert!(
+            run.0.try_wait().unwrap().is_none() && std::time::Instant::now() < deadline,
+            "{text}"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    let socket = home.join("csi.sock");
+    assert!(text.contains(&format!("socket   {}", socket.display())), "{text}");
+    assert!(text.contains("a sparse XFS image"), "{text}");
+    // The lines to type are those of a shell.
+    let export = text.lines().find_map(|line| line.trim().strip_prefix("export ")).unwrap();
+    let probe = text.lines().find(|line| line.ends_with(" probe --ready")).unwrap();
+    tool::run("sh", ["-c", &format!("export {export}; {probe}")]).unwrap();
+    let pid = rustix::process::Pid::from_child(&run.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert!(run.0.wait().unwrap().success(), "{}", std::fs::read_to_string(&said).unwrap());
+    assert_eq!(ground.leaks(), [""; 0]);
+    let home = format!("ORLOP_TEST_HOME={}", home.display());
+    tool::run("env", [home.as_str(), &format!("{scripts}/clean-run")]).unwrap();
+    assert!(!socket.parent().unwrap().exists(), "clean-run left something");
+    // Its directory is what the fixture looks at when it ends.
+    std::fs::create_dir(socket.parent().unwrap()).unwrap();
+}
