@@ -150,8 +150,11 @@ const QUESTIONS: [&str; 11] = [
 ];
 
 /// As [`QUESTIONS`], and answered however busy all else is.
-const ROUTINE: [&str; 10] = [
+const ROUTINE: [&str; 13] = [
     "Probe",
+    "Check",
+    "Watch",
+    "ServerReflectionInfo",
     "GetInfo",
     "NotifyRegistrationStatus",
     "GetPluginInfo",
@@ -163,8 +166,8 @@ const ROUTINE: [&str; 10] = [
     "GetCapabilities",
 ];
 
-/// The one call with more than one message, between daemons.
-const STREAMED: &str = "TakeGroupPart";
+/// Calls with more than one message: between daemons, and of tools that ask about all services in turn.
+const STREAMED: [&str; 2] = ["TakeGroupPart", "ServerReflectionInfo"];
 
 /// Beside [`ROUTINE`]: their messages hold some ids, paths and capabilities, and no secrets.
 const SMALL: [&str; 9] = [
@@ -187,7 +190,7 @@ impl CallSpan {
         let is_routine = ROUTINE.contains(&method.as_str());
         // Probes are neither kept waiting nor counted: they come through when all else is too much.
         let is_small = is_routine || SMALL.contains(&method.as_str());
-        let is_stream = method == STREAMED;
+        let is_stream = STREAMED.contains(&method.as_str());
         let class = CallClass { is_counted: !is_routine, is_small, is_stream };
         let is_question = is_routine || QUESTIONS.contains(&method.as_str());
         // At a level that no setting leaves out: whatever is logged in it names its call.

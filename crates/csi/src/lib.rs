@@ -14,6 +14,7 @@ mod features;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod http2;
+mod introspection;
 mod layers;
 mod name_holds;
 mod parse;
@@ -33,6 +34,7 @@ pub use call_stats::{CallStats, EndedCalls};
 pub use cluster_memory::{ClusterMemory, Verdict};
 pub use executor::{Executor, RunningCalls, most_threads};
 pub use features::{Features, Mode};
+pub use introspection::IntrospectionError;
 pub use name_holds::SESSION;
 pub use reply::{LIMITS_KEY, NAME_KEY};
 pub use routes::{Answering, Routes};

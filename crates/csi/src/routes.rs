@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,6 +19,7 @@ use tower::util::BoxCloneSyncService;
 use crate::cluster_memory::ClusterMemory;
 use crate::executor::Executor;
 use crate::features::Features;
+use crate::introspection::{self, IntrospectionError, PluginHealth};
 use crate::name_holds::{NameHolds, with_hold};
 use crate::proto::csi::v0;
 use crate::proto::csi::v1::controller_server::ControllerServer;
@@ -103,6 +105,18 @@ impl Routes {
         routes
     }
 
+    /// With gRPC's reflection of all that is here, and health; `socket` is where both are served.
+    pub fn with_introspection(mut self, socket: &Path) -> Result<Self, IntrospectionError> {
+        let services: Vec<&str> = self.services.keys().copied().collect();
+        let builder = || introspection::builder(&services);
+        let (v1, v1alpha) = (builder().build_v1()?, builder().build_v1alpha()?);
+        let health = PluginHealth::server(socket, &services);
+        self.add(v1);
+        self.add(v1alpha);
+        self.add(health);
+        Ok(self)
+    }
+
     /// Is there a service of this path here?
     pub fn serves(&self, path: &str) -> bool {
         self.services.contains_key(service_name(path))
@@ -122,12 +136,14 @@ impl Routes {
         self
     }
 
-    /// What other daemons may call: all that a controller does, and nothing of a node.
+    /// What other daemons may call: all that a controller does, and nothing of a node or for generic tools.
     #[must_use]
     pub fn for_peers(&self) -> Self {
         let is_of_node =
             |name: &str| name.ends_with(".Node") || name == "reclaimspace.ReclaimSpaceNode";
-        let services = self.services.iter().filter(|(name, _)| !is_of_node(name));
+        let is_for_tools = |name: &str| name.starts_with("grpc.");
+        let is_for_peers = |name: &str| !is_of_node(name) && !is_for_tools(name);
+        let services = self.services.iter().filter(|(name, _)| is_for_peers(name));
         let services = services.map(|(name, service)| (*name, service.clone())).collect();
         Self { services, holds: self.holds.clone() }
     }

@@ -59,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) node_id: NodeId,
     pub(crate) topology: Topology,
     pub(crate) attach: bool,
+    /// Offer gRPC's reflection and health.
+    pub(crate) introspection: bool,
     pub(crate) max_volumes: u32,
     pub(crate) default_capacity: u64,
     pub(crate) default_fs: Option<FsType>,

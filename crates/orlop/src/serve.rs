@@ -133,15 +133,23 @@ async fn run(
         }
     };
     let router = |routes: Routes| cluster.as_ref().and_then(|cluster| cluster.router(routes));
+    let introspection = config.introspection;
     let answer = |socket: Socket, routes: Routes| {
         let until = stopping(stopped.clone());
+        let routes = match introspection {
+            true => routes.with_introspection(socket.path()).map_err(Failure::of)?,
+            false => routes,
+        };
         match router(routes.clone()) {
-            Some(router) => tokio::spawn(orlop_csi::serve(socket, shared_core(), router, until)),
-            None => tokio::spawn(orlop_csi::serve(socket, shared_core(), routes, until)),
+            Some(router) => {
+                Ok(tokio::spawn(orlop_csi::serve(socket, shared_core(), router, until)))
+            }
+            None => Ok(tokio::spawn(orlop_csi::serve(socket, shared_core(), routes, until))),
         }
     };
     let addons = addons_socket.map(|socket| answer(socket, Routes::addons(&executor, &features)));
-    let csi = answer(socket, routes);
+    let addons = addons.transpose()?;
+    let csi = answer(socket, routes)?;
     // Only now: kubelet calls the CSI socket as soon as it sees that of the registration.
     let registration = sockets.registration.map(|socket| {
         let driver_name = config.driver_name.clone();

@@ -11,6 +11,7 @@ mod gate;
 mod group_snapshots;
 mod health;
 mod interrupted_calls;
+mod introspection;
 mod node_codes;
 mod plugin;
 mod reclaim_space;

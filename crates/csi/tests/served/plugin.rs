@@ -36,13 +36,21 @@ pub(crate) struct Setup {
     pub(crate) limits: bool,
     pub(crate) group_snapshots: bool,
     pub(crate) mode: Mode,
+    pub(crate) introspection: bool,
     /// Without it, the plugin stays in the state before its pools are read.
     pub(crate) ready: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { attach: true, limits: true, group_snapshots: true, mode: Mode::All, ready: true }
+        Self {
+            attach: true,
+            limits: true,
+            group_snapshots: true,
+            mode: Mode::All,
+            introspection: false,
+            ready: true,
+        }
     }
 }
 
@@ -82,6 +90,10 @@ impl Plugin {
             stopped.await.ok();
         };
         let routes = Routes::csi(&executor, &Arc::new(features(&setup)));
+        let routes = match setup.introspection {
+            true => routes.with_introspection(&socket).unwrap(),
+            false => routes,
+        };
         let serving =
             tokio::spawn(orlop_csi::serve(bound, Arc::clone(&executor), routes, shutdown));
         let endpoint = endpoint(&socket);

@@ -21,6 +21,7 @@ pub(super) struct Settings {
     pub(super) health_listen: Option<String>,
     pub(super) metrics_listen: Option<String>,
     pub(super) metrics_volumes: Option<bool>,
+    pub(super) introspection: Option<bool>,
     pub(super) mode: Option<String>,
     pub(super) driver_name: Option<String>,
     pub(super) node_id: Option<String>,

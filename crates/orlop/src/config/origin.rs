@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::ConfigError;
 
 /// Each variable with its key in the file.
-pub(super) const KEYS: [(&str, &str); 41] = [
+pub(super) const KEYS: [(&str, &str); 42] = [
     ("CSI_ENDPOINT", "endpoint"),
     ("ORLOP_ADDONS_ENDPOINT", "addons_endpoint"),
     ("ORLOP_REGISTER", "register"),
@@ -14,6 +14,7 @@ pub(super) const KEYS: [(&str, &str); 41] = [
     ("ORLOP_HEALTH_LISTEN", "health_listen"),
     ("ORLOP_METRICS_LISTEN", "metrics_listen"),
     ("ORLOP_METRICS_VOLUMES", "metrics_volumes"),
+    ("ORLOP_INTROSPECTION", "introspection"),
     ("ORLOP_MODE", "mode"),
     ("ORLOP_DRIVER_NAME", "driver_name"),
     ("ORLOP_NODE_ID", "node_id"),

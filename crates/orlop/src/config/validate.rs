@@ -63,6 +63,7 @@ pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
         node_id,
         topology,
         attach,
+        introspection: settings.introspection.unwrap_or(true),
         max_volumes: settings.max_volumes_per_node.unwrap_or(DEFAULT_MAX_VOLUMES),
         default_capacity: default_capacity(settings.default_size.as_deref())?,
         default_fs,

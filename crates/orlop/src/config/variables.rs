@@ -82,6 +82,7 @@ fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<
         "METRICS_VOLUMES" => {
             settings.metrics_volumes = Some(parse(name, &value, "true or false")?);
         }
+        "INTROSPECTION" => settings.introspection = Some(parse(name, &value, "true or false")?),
         "MODE" => settings.mode = Some(value),
         "DRIVER_NAME" => settings.driver_name = Some(value),
         "NODE_ID" => settings.node_id = Some(value),

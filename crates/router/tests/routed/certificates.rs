@@ -70,6 +70,17 @@ async fn nodes_services_are_not_served_to_peers() {
 }
 
 #[tokio::test]
+async fn reflection_and_health_are_not_served_to_peers() {
+    let authority = Authority::new();
+    let a = Node::start("a", &authority, SIZE).await;
+    let routes = a.routes.clone().with_introspection("/nonexistent.sock".as_ref()).unwrap();
+    for service in ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"] {
+        assert!(routes.serves(&format!("/{service}/Method")), "{service}");
+        assert!(!routes.for_peers().serves(&format!("/{service}/Method")), "{service}");
+    }
+}
+
+#[tokio::test]
 async fn renewed_certificates_are_used_without_a_restart() {
     let (authority, next) = (Authority::new(), Authority::new());
     let files = authority.files("a");

@@ -1,0 +1,119 @@
+//! gRPC's reflection and health services: generic tools such as grpcurl list, describe and make calls by them, without
+//! the protocol's files.
+//!
+//! Only for sockets of this machine. Peers know each other's calls.
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_server::{Health, HealthServer};
+use tonic_health::pb::{self, HealthCheckRequest, HealthCheckResponse};
+use tonic_reflection::pb::{v1, v1alpha};
+use tonic_reflection::server::Builder;
+
+use crate::proto::FILE_DESCRIPTOR_SET;
+use crate::self_check;
+
+const HEALTH: &str = "grpc.health.v1.Health";
+const REFLECTION: [&str; 2] =
+    ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
+
+/// As long as Probe may wait for a pool, and a bit.
+const PATIENCE: Duration = Duration::from_secs(10);
+const WATCH_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot offer gRPC reflection: {0}")]
+pub struct IntrospectionError(#[from] tonic_reflection::server::Error);
+
+/// What is served beside: all that is listed has to be there.
+pub(crate) fn builder<'a>(services: &[&str]) -> Builder<'a> {
+    // Each version of the service would describe itself alone, and both are listed.
+    let builder = Builder::configure()
+        .include_reflection_service(false)
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(pb::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(v1::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(v1alpha::FILE_DESCRIPTOR_SET);
+    let all = services.iter().copied().chain([HEALTH]).chain(REFLECTION);
+    all.fold(builder, |builder, name| builder.with_service_name(name))
+}
+
+/// As Probe answers, also for each of the services: none of them works without the others.
+#[derive(Clone)]
+pub(crate) struct PluginHealth {
+    /// Asked as any caller asks, so that a router before the services is heard too.
+    socket: PathBuf,
+    services: Vec<String>,
+}
+
+impl PluginHealth {
+    pub(crate) fn server(socket: &Path, services: &[&str]) -> HealthServer<Self> {
+        let services = services.iter().map(|name| (*name).to_owned()).collect();
+        HealthServer::new(Self { socket: socket.to_owned(), services })
+    }
+
+    fn knows(&self, service: &str) -> bool {
+        service.is_empty() || self.services.iter().any(|known| known == service)
+    }
+
+    async fn ask(&self) -> ServingStatus {
+        match self_check::ask_ready(&self.socket, PATIENCE).await {
+            Ok(()) => ServingStatus::Serving,
+            Err(_why) => ServingStatus::NotServing,
+        }
+    }
+}
+
+fn answer(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status.into() }
+}
+
+#[tonic::async_trait]
+impl Health for PluginHealth {
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        let service = request.into_inner().service;
+        if !self.knows(&service) {
+            return Err(Status::not_found("this service is not offered here"));
+        }
+        Ok(Response::new(answer(self.ask().await)))
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    /// The first answer at once, and then each that differs from the one before.
+    async fn watch(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let (send, receive) = mpsc::channel(1);
+        let (health, service) = (self.clone(), request.into_inner().service);
+        tokio::spawn(async move {
+            let mut last = None;
+            loop {
+                let status = match health.knows(&service) {
+                    true => health.ask().await,
+                    false => ServingStatus::ServiceUnknown,
+                };
+                if last != Some(status) && send.send(Ok(answer(status))).await.is_err() {
+                    return;
+                }
+                last = Some(status);
+                tokio::select! {
+                    () = send.closed() => return,
+                    () = tokio::time::sleep(WATCH_EVERY) => {}
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(receive))))
+    }
+}
