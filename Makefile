@@ -1,4 +1,4 @@
-.PHONY: help demo run build image image-test build-tests test unit real sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run
+.PHONY: help demo run deb build image image-test build-tests test unit real sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -20,6 +20,10 @@ run: build
 #: build       the release binary, target/release/orlop
 build:
 	cargo build --release --locked --package orlop
+
+#: deb         a Debian package of the release binary, with unit and default configuration, in target/deb
+deb: build
+	scripts/deb
 
 #: image       container images as OCI tars in target/image, without a registry or a container runtime; on Debian
 image: build

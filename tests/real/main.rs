@@ -23,6 +23,7 @@ mod lifecycle;
 mod limits;
 mod managed;
 mod namespaces;
+mod package;
 mod privilege;
 mod publish;
 mod restart;

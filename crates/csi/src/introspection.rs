@@ -65,7 +65,7 @@ impl PluginHealth {
 
     async fn ask(&self) -> ServingStatus {
         match self_check::ask_ready(&self.socket, PATIENCE).await {
-            Ok(()) => ServingStatus::Serving,
+            Ok(_) => ServingStatus::Serving,
             Err(_why) => ServingStatus::NotServing,
         }
     }
