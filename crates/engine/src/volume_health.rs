@@ -64,9 +64,7 @@ impl Engine {
                 let problems = match (record, condition) {
                     // Deleted since it was listed.
                     (_, Err(Error::NoSuchVolume(_))) => continue,
-                    (Ok(_), Ok(condition)) => {
-                        self.with_lost_writes(&id, condition).into_problems()
-                    }
+                    (Ok(_), Ok(condition)) => self.with_lost_writes(&id, condition).into_problems(),
                     (Ok(_), Err(error)) | (Err(error), _) => vec![Problem::of(&error)],
                 };
                 if !problems.is_empty() {

@@ -5,7 +5,7 @@ use orlop_model::{Consistency, SnapshotRecord, Timestamp, Topology};
 use tonic::Response;
 use tonic::metadata::MetadataMap;
 
-use super::{bytes, accessible_from};
+use super::{accessible_from, bytes};
 use crate::proto::csi::v1;
 
 /// Always ready: a snapshot exists once its data is cut and whole (SN-04, CS-07).
@@ -22,7 +22,10 @@ pub(crate) fn snapshot(record: &SnapshotRecord, topology: &Topology) -> v1::Snap
 }
 
 /// GG-18 to GG-24. Ready, as all its members are.
-pub(crate) fn group_snapshot(group: &GroupSnapshot, topology: &Topology) -> v1::VolumeGroupSnapshot {
+pub(crate) fn group_snapshot(
+    group: &GroupSnapshot,
+    topology: &Topology,
+) -> v1::VolumeGroupSnapshot {
     let member = |record: &SnapshotRecord| snapshot(record, topology);
     v1::VolumeGroupSnapshot {
         group_snapshot_id: group.record.whole().to_string(),

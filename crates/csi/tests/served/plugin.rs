@@ -75,8 +75,10 @@ impl Plugin {
         log();
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("csi.sock");
-        let pool =
-            Arc::new(MemoryPool::new(MemoryPoolConfig { topology: topology(), ..Default::default() }));
+        let pool = Arc::new(MemoryPool::new(MemoryPoolConfig {
+            topology: topology(),
+            ..Default::default()
+        }));
         let host = Arc::new(MemoryHost::default());
         let gate = Arc::new(Gate::default());
         let executor = Arc::new(Executor::starting());

@@ -171,7 +171,11 @@ fn lost_writes_are_reported_until_the_volume_is_unstaged() {
     assert!(stats(&fixture, &id, STAGING).unwrap().condition.is_abnormal());
     let (node, controller) = conditions();
     assert_eq!(node, controller);
-    assert!(node.is_abnormal() && node.message().contains("is lost: No space"), "{}", node.message());
+    assert!(
+        node.is_abnormal() && node.message().contains("is lost: No space"),
+        "{}",
+        node.message()
+    );
 
     fixture.unstage(&id).unwrap();
     fixture.stage(&id);
