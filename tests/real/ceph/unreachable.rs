@@ -43,15 +43,15 @@ async fn assert_away(client: &Client, in_use: &OnNode, idle: &OnNode) {
         assert!(status.message().contains("Ceph"), "call {number}: {status}");
     }
     assert!(is_mounted(&in_use.target));
-    assert_health_away(client, in_use, idle).await;
+    assert_health_away(client, in_use).await;
 }
 
-async fn assert_health_away(client: &Client, in_use: &OnNode, idle: &OnNode) {
-    let names_it = |health: v1::VolumeHealth| {
-        health.health_statuses.iter().any(|entry| entry.reason == "PoolUnreachable")
-    };
-    assert!(names_it(client.health(&idle.id).await.unwrap()));
-    assert!(names_it(in_use.health().await.unwrap()));
+fn is_unreachable(health: &v1::VolumeHealth) -> bool {
+    health.health_statuses.iter().any(|entry| entry.reason == "PoolUnreachable")
+}
+
+async fn assert_health_away(client: &Client, in_use: &OnNode) {
+    assert!(is_unreachable(&in_use.health().await.unwrap()));
     expect_code(client.list_health().await, Code::Unavailable);
     let storage = client.storage_health().await.unwrap();
     let unreachable = v1::StorageHealthErrorType::StorageUnreachable;
@@ -108,6 +108,7 @@ async fn unreachable_cluster_is_reported_and_other_pools_work() {
     // Needs only the kernel.
     idle.unpublish().await.unwrap();
     assert_away(&client, &in_use, &idle).await;
+    assert!(is_unreachable(&client.health(&idle.id).await.unwrap()));
     assert_served(&client, "while it is away").await;
 
     // Its successor does not even know what the pool is called by those who made its volumes.
@@ -116,6 +117,8 @@ async fn unreachable_cluster_is_reported_and_other_pools_work() {
     assert_served(&client, "of a successor").await;
     assert!(client.probe().await.unwrap(), "the other pool serves");
     assert_away(&client, &in_use, &idle).await;
+    // It cannot know whether the volume exists.
+    expect_code(client.health(&idle.id).await, Code::Unavailable);
     let absent = client.delete(&idle.id).await.unwrap_err();
     assert!(absent.message().contains("not in service yet"), "{absent}");
 

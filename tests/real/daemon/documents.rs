@@ -56,7 +56,7 @@ fn probe_is_documented() {
 fn logs_are_documented() {
     says(
         "operations.md",
-        &["Logs go to stderr only.", "Rotation belongs to the program that collects stderr."],
+        &["Logs go to stderr only; the program that collects stderr has to rotate them."],
     );
 }
 
