@@ -12,6 +12,7 @@ mod foreign_mounts;
 mod full;
 mod full_run_dir;
 mod hidden;
+mod interrupted_growth;
 mod lost_data;
 mod lost_image;
 mod lost_writes;

@@ -306,6 +306,13 @@ pub(crate) fn smallest_volume(capabilities: &CapabilitySet) -> u64 {
 }
 
 pub(crate) fn copied_format(volume: &VolumeRecord) -> Result<FormatState> {
+    if volume.growing {
+        return Err(Error::precondition(format!(
+            "cannot copy {}: the growth of its filesystem was interrupted; stage it once, then copy \
+             it",
+            volume.label()
+        )));
+    }
     volume.format.of_copy().ok_or_else(|| {
         Error::precondition(format!(
             "cannot copy {}: the UUID of its filesystem is being renewed; stage it once, then \

@@ -20,6 +20,7 @@ use crate::request::{StageVolume, check_context};
 use crate::sharing::{SharedPool, is_read_with_others};
 
 mod filesystem;
+mod growth;
 mod readers;
 pub(crate) mod unstage;
 
@@ -293,7 +294,7 @@ impl Engine {
     ) -> Result<FsType> {
         let fs = self.ensure_filesystem(pool, record, device)?;
         mount.flags.check_fit(fs)?;
-        self.host.ensure_grown_unmounted(device, fs)?;
+        self.ensure_grown_unmounted(pool, record, device, fs)?;
         if read_only {
             self.grow_aside(record, device, fs)?;
         }

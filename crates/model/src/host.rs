@@ -180,7 +180,24 @@ pub trait HostFilesystems: Send + Sync {
     /// Gives an unmounted copy its own identity.
     fn renew_uuid(&self, device: &Device, fs: FsType, uuid: FsUuid) -> Result<()>;
 
-    /// Where a filesystem can grow before it is mounted (ext4), do it.
+    /// Where a filesystem is grown before it is mounted (ext4): the most bytes that this writes, with the repair if
+    /// an earlier growth was interrupted. `None` where there is nothing to do.
+    fn unmounted_growth(
+        &self,
+        device: &Device,
+        fs: FsType,
+        was_interrupted: bool,
+    ) -> Result<Option<u64>>;
+
+    /// Before [`HostFilesystems::ensure_grown_unmounted`]: a filesystem with errors is not grown.
+    fn check_before_growth(&self, device: &Device, fs: FsType) -> Result<()>;
+
+    /// Repairs whatever is wrong with the filesystem, without asking. The caller knows that it was sound before its
+    /// growth began, and was not mounted since.
+    fn repair_interrupted_growth(&self, device: &Device, fs: FsType) -> Result<()>;
+
+    /// Where a filesystem can grow before it is mounted (ext4), do it. Interrupted, it leaves a filesystem that has
+    /// to be repaired.
     fn ensure_grown_unmounted(&self, device: &Device, fs: FsType) -> Result<()>;
 
     /// Grows a mounted filesystem to its device's size. `Precondition` where the kernel refuses.

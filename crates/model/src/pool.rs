@@ -127,6 +127,11 @@ pub trait Provisioner: Send + Sync {
     /// What the volume's data takes of the pool now.
     fn used_bytes(&self, id: &VolumeId) -> Result<u64>;
 
+    /// `Exhausted` if the storage cannot take so many bytes more of this volume's data now.
+    fn check_takes(&self, _: &VolumeId, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Refuses with `Exhausted` what does not fit.
     fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>>;
 

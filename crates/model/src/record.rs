@@ -26,6 +26,11 @@ pub struct VolumeRecord {
     pub limits: IoLimits,
     pub source: Option<ContentSource>,
     pub format: FormatState,
+    /// The unmounted filesystem is being grown, or that was interrupted: the only cause for which it is repaired
+    /// without asking. It is not mounted before the growth is complete. A daemon that does not know this field
+    /// does not stage a volume that needs the repair.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub growing: bool,
     /// Made by NodePublishVolume for one workload and gone with it.
     pub ephemeral: bool,
     /// Of an ephemeral volume: no workload has seen it yet, so it may be discarded. Cleared before

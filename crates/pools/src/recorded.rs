@@ -128,6 +128,7 @@ pub(crate) fn new_volume_record(new: &NewVolume) -> VolumeRecord {
         source: new.source.clone(),
         format: new.format,
         ephemeral: new.ephemeral,
+        growing: false,
         never_published: new.ephemeral,
         created: SystemTime::now().into(),
         published: BTreeMap::new(),

@@ -20,7 +20,10 @@ use rustix::io::Errno;
 
 pub use btrfs::set_btrfs_uuid;
 pub use errors::errors_on;
-pub use ext4::{check_ext4, ext4_spans_device, grow_ext4_unmounted};
+pub use ext4::{
+    check_ext4, check_ext4_fully, ext4_growth_bytes, ext4_regrowth_bytes, ext4_spans_device,
+    grow_ext4_unmounted, repair_ext4,
+};
 pub use format::{Format, format};
 pub use grow::{fits_device, grow_mounted, growth_is_written, keeps_order};
 pub use identity::{format_template, renew_identity};

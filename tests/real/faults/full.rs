@@ -13,7 +13,7 @@ const VOLUME: u64 = 32 * MIB;
 const NODE: &str = "test-node";
 
 /// Takes all space there is, to the last block.
-fn fill(path: &Path) {
+pub(super) fn fill(path: &Path) {
     let hog = File::create_new(path).unwrap();
     let mut taken = 0;
     let mut piece = file::space(path).unwrap().free;

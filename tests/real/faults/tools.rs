@@ -12,16 +12,20 @@ use crate::faults::{PATIENCE, run};
 const VOLUME: u64 = 320 * MIB;
 
 /// The daemon alone sees the change: it runs in a separate mount namespace.
-struct Covered {
-    daemon: Daemon,
-    mkfs: PathBuf,
+pub(super) struct Covered {
+    pub(super) daemon: Daemon,
+    tool: PathBuf,
 }
 
 impl Covered {
     async fn start(pool: &TestPool) -> Self {
-        let daemon = Launch::on(pool).with_own_mounts().start().await;
-        let mkfs = tool::find("mkfs.xfs").expect("mkfs.xfs is installed").canonicalize().unwrap();
-        Self { daemon, mkfs }
+        Self::start_by(Launch::on(pool), "mkfs.xfs").await
+    }
+
+    pub(super) async fn start_by(launch: Launch, name: &str) -> Self {
+        let daemon = launch.with_own_mounts().start().await;
+        let tool = tool::find(name).expect("the tool is installed").canonicalize().unwrap();
+        Self { daemon, tool }
     }
 
     fn inside(&self, command: &[&str]) {
@@ -31,29 +35,35 @@ impl Covered {
     }
 
     fn cover(&self, by: &str) {
-        self.inside(&["mount", "--bind", by, self.mkfs.to_str().unwrap()]);
+        self.inside(&["mount", "--bind", by, self.tool.to_str().unwrap()]);
     }
 
-    fn uncover(&self) {
-        self.inside(&["umount", self.mkfs.to_str().unwrap()]);
+    pub(super) fn uncover(&self) {
+        self.inside(&["umount", self.tool.to_str().unwrap()]);
     }
 
     /// From now on mkfs waits before it does anything.
     fn hold_mkfs(&self, pool: &TestPool) -> HeldMkfs {
-        let [real, script, started, go] =
-            ["real", "script", "started", "go"].map(|name| pool.scratch().join(name));
-        std::fs::copy(&self.mkfs, &real).unwrap();
-        let text = format!(
-            "#!/bin/sh\necho $$ >{0}.new\nmv {0}.new {0}\n\
-             while [ ! -e {1} ]; do sleep 0.02; done\nexec {2} \"$@\"\n",
-            started.display(),
-            go.display(),
-            real.display()
-        );
+        let [started, go] = ["started", "go"].map(|name| pool.scratch().join(name));
+        self.cover_by_script(pool, |real| {
+            format!(
+                "echo $$ >{0}.new\nmv {0}.new {0}\n\
+                 while [ ! -e {1} ]; do sleep 0.02; done\nexec {real} \"$@\"",
+                started.display(),
+                go.display(),
+            )
+        });
+        HeldMkfs { started, go }
+    }
+
+    /// `text` gets the path at which the tool itself still is.
+    pub(super) fn cover_by_script(&self, pool: &TestPool, text: impl FnOnce(&str) -> String) {
+        let [real, script] = ["real", "script"].map(|name| pool.scratch().join(name));
+        std::fs::copy(&self.tool, &real).unwrap();
+        let text = format!("#!/bin/sh\n{}\n", text(real.to_str().unwrap()));
         std::fs::write(&script, text).unwrap();
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
         self.cover(script.to_str().unwrap());
-        HeldMkfs { started, go }
     }
 }
 

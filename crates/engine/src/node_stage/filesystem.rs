@@ -175,7 +175,8 @@ impl Engine {
             DeviceSignature::Filesystem { fs: found, uuid, needs_check }
                 if found == fs && uuids.contains(&uuid) =>
             {
-                if needs_check {
+                // What an interrupted growth has left is repaired when the growth goes on.
+                if needs_check && !record.growing {
                     self.host.check_filesystem(device, fs)?;
                 }
                 Ok(uuid)
@@ -208,6 +209,10 @@ impl Engine {
                 ));
             }
             record.format = to;
+            if to == FormatState::Raw {
+                // From now on others write to it, so nothing is known of what is wrong with it.
+                record.growing = false;
+            }
             Ok(())
         })?;
         Ok(())

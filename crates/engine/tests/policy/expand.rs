@@ -1,9 +1,12 @@
 //! Growing on the pool, then on the node.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use orlop_engine::request::{NodeExpand, PublishVolume, StageVolume, VolumeRef};
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
-use orlop_model::{DeviceAccess, Error, FsType, HostMounts, NameDigest, VolumeId};
+use orlop_model::{DeviceAccess, Error, FsType, HostMounts, NameDigest, Pool, VolumeId};
 
 use crate::fixture::*;
 
@@ -183,4 +186,69 @@ fn reader_of_a_writable_stage_does_not_prevent_growth() {
     grow(&fixture, &id, 2 * GIB);
     fixture.engine.expand_node_volume(&on_node(&id, TARGET)).unwrap();
     assert_eq!(fixture.host.filesystem_size(&fixture.device(&id)), 2 * GIB);
+}
+
+/// An unstaged ext4 volume whose device has grown since.
+fn to_be_grown() -> (Fixture, VolumeId) {
+    let fixture = Fixture::new();
+    let id = fixture.create_as(volume_of("v", FsType::Ext4));
+    fixture.stage(&id);
+    let device = fixture.device(&id);
+    fixture.unstage(&id).unwrap();
+    grow(&fixture, &id, 2 * GIB);
+    fixture.host.set_device_size(&device, 2 * GIB);
+    fixture.host.clear_log();
+    (fixture, id)
+}
+
+#[test]
+fn interrupted_growth_is_repaired_and_completed() {
+    let (fixture, id) = to_be_grown();
+    let broken = Error::failed("grow", "interrupted on purpose");
+    fixture.host.fail_next(Op::GrowUnmounted, broken.clone());
+    assert_eq!(fixture.engine.stage_volume(&stage(&id)), Err(broken.clone()));
+    fixture.assert_node_is_clean();
+    assert!(fixture.record(&id).growing);
+    // A copy would be damaged in the same way, and its record would not say so.
+    refused!(fixture.engine.create_snapshot(&snapshot("s", &id)), Error::Precondition(_));
+    refused!(fixture.engine.create_volume(&cloned("c", &id)), Error::Precondition(_));
+
+    fixture.host.fail_next(Op::RepairGrowth, broken.clone());
+    assert_eq!(fixture.engine.stage_volume(&stage(&id)), Err(broken));
+    assert!(fixture.record(&id).growing, "it is not repaired yet");
+    assert_eq!(fixture.host.count(Op::GrowUnmounted), 0);
+
+    fixture.stage(&id);
+    assert!(!fixture.record(&id).growing);
+    assert_eq!(fixture.host.count(Op::RepairGrowth), 1);
+    assert_eq!(fixture.host.filesystem_size(&fixture.device(&id)), 2 * GIB);
+    fixture.engine.create_snapshot(&snapshot("s", &id)).unwrap();
+}
+
+#[test]
+fn growth_is_on_record_while_the_tool_runs() {
+    let (fixture, id) = to_be_grown();
+    let (seen, pool) = (Arc::new(AtomicBool::new(false)), Arc::clone(&fixture.pools[0]));
+    let (noted, volume) = (Arc::clone(&seen), id.clone());
+    fixture.host.during_next(Op::GrowUnmounted, move || {
+        let record = pool.catalogue().volume(&volume).unwrap().unwrap();
+        noted.store(record.growing, Ordering::Relaxed);
+    });
+    fixture.stage(&id);
+    assert!(seen.load(Ordering::Relaxed));
+    assert!(!fixture.record(&id).growing);
+}
+
+/// Only what the growth itself has damaged is repaired without asking.
+#[test]
+fn filesystem_damaged_before_its_growth_is_left_as_it_is() {
+    let (fixture, id) = to_be_grown();
+    for _ in 0..2 {
+        let damaged = Error::failed("check", "damaged on purpose");
+        fixture.host.fail_next(Op::CheckBeforeGrowth, damaged.clone());
+        assert_eq!(fixture.engine.stage_volume(&stage(&id)), Err(damaged));
+        assert!(!fixture.record(&id).growing);
+    }
+    assert_eq!(fixture.host.count(Op::RepairGrowth), 0);
+    assert_eq!(fixture.host.count(Op::GrowUnmounted), 0);
 }

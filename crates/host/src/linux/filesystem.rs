@@ -78,6 +78,36 @@ impl HostFilesystems for LinuxHost {
         }
     }
 
+    fn unmounted_growth(
+        &self,
+        device: &Device,
+        fs: FsType,
+        was_interrupted: bool,
+    ) -> Result<Option<u64>> {
+        let bytes = match fs {
+            FsType::Ext4 if was_interrupted => fs::ext4_regrowth_bytes(&device.path).map(Some),
+            FsType::Ext4 => fs::ext4_growth_bytes(&device.path),
+            FsType::Xfs | FsType::Btrfs => Ok(None),
+        };
+        bytes.map_err(cannot("compare the ext4 filesystem with its device"))
+    }
+
+    fn check_before_growth(&self, device: &Device, fs: FsType) -> Result<()> {
+        match fs {
+            FsType::Ext4 => fs::check_ext4_fully(&device.path)
+                .map_err(cannot("check the ext4 filesystem before growing it")),
+            FsType::Xfs | FsType::Btrfs => Ok(()),
+        }
+    }
+
+    fn repair_interrupted_growth(&self, device: &Device, fs: FsType) -> Result<()> {
+        match fs {
+            FsType::Ext4 => fs::repair_ext4(&device.path)
+                .map_err(cannot("repair the ext4 filesystem whose growth was interrupted")),
+            FsType::Xfs | FsType::Btrfs => Ok(()),
+        }
+    }
+
     fn ensure_grown_unmounted(&self, device: &Device, fs: FsType) -> Result<()> {
         const DOING: &str = "grow ext4 before mounting it";
         match fs {

@@ -10,6 +10,8 @@ pub enum Op {
     Format,
     CheckFilesystem,
     RenewUuid,
+    CheckBeforeGrowth,
+    RepairGrowth,
     GrowUnmounted,
     GrowMounted,
     LookUp,

@@ -145,6 +145,22 @@ impl Capacity {
         Ok(room.is_below_floor().then(|| room.below_floor(self.name())))
     }
 
+    /// Whether so many bytes more can be written to what exists, for which the floor does not count.
+    pub(super) fn check_takes(&self, object: &str, bytes: u64) -> Result<()> {
+        let free = self.space()?.free;
+        if free >= bytes {
+            return Ok(());
+        }
+        Err(Error::exhausted(format!(
+            "cannot write to {object}: that may take {} more of pool {}, which has {} free; delete \
+             volumes or snapshots, run fstrim on mounted volumes in which files were deleted, or \
+             enlarge the pool",
+            Bytes(bytes),
+            self.name(),
+            Bytes(free)
+        )))
+    }
+
     pub(super) fn check_writable(&self) -> Result<()> {
         self.directory.check_takes_data()?;
         self.read_only()?.map_or(Ok(()), Err)

@@ -126,6 +126,13 @@ impl Provisioner for ImageProvisioner {
         self.subvolume_snapshots.are_possible()
     }
 
+    fn check_takes(&self, id: &VolumeId, bytes: u64) -> Result<()> {
+        match is_thick(&self.catalogue.volume_index().require(id)?) {
+            true => Ok(()),
+            false => self.capacity.check_takes(&format!("volume {id}"), bytes),
+        }
+    }
+
     fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {
         self.grow_volume(id, bytes)
     }

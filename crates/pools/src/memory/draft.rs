@@ -64,6 +64,7 @@ impl VolumeDraft {
                 source: new.source.clone(),
                 format: new.format,
                 ephemeral: new.ephemeral,
+                growing: false,
                 never_published: new.ephemeral,
                 created: SystemTime::now().into(),
                 published: BTreeMap::new(),

@@ -22,6 +22,11 @@ const INCOMPAT_64BIT: u32 = 0x80;
 const RO_COMPAT_SPARSE_SUPER: u32 = 0x1;
 /// resize2fs does not start a group that would have fewer usable blocks than this.
 const MIN_USABLE_BLOCKS: u64 = 50;
+/// Of blocks, and of inodes.
+const BITMAPS: u64 = 2;
+/// For what growing writes beside the tables of groups: the resize inode, and what the filesystem below needs to find
+/// the new blocks.
+const GROWTH_MARGIN: u64 = 1 << 20;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Ext4Superblock {
@@ -104,8 +109,7 @@ impl Ext4Superblock {
     }
 
     fn group_overhead(&self, group: u64) -> u64 {
-        let bitmaps = 2;
-        let mut overhead = bitmaps + self.inode_table_blocks;
+        let mut overhead = BITMAPS + self.inode_table_blocks;
         if !self.sparse || holds_sparse_superblock(group) {
             // A forged superblock may claim very many groups, with very large descriptors.
             let descriptors =
@@ -127,6 +131,23 @@ impl Ext4Superblock {
     pub(crate) fn spans(&self, device_bytes: u64) -> bool {
         self.blocks >= self.usable_blocks(device_bytes)
     }
+
+    /// The most bytes that are written to grow from so many blocks to the end of the device: the bitmaps of each new
+    /// group, and the descriptors of all groups with every copy of the superblock. Inode tables are left to the kernel,
+    /// which zeroes them when the filesystem is mounted.
+    fn growth_bytes(&self, from_blocks: u64, device_bytes: u64) -> u64 {
+        let groups_of =
+            |blocks: u64| blocks.saturating_sub(self.first_block).div_ceil(self.blocks_per_group);
+        let groups = groups_of(self.usable_blocks(device_bytes));
+        let new_groups = groups.saturating_sub(groups_of(from_blocks));
+        let copies = if self.sparse { sparse_superblocks(groups) } else { groups };
+        let descriptors = groups.saturating_mul(self.descriptor_size).div_ceil(self.block_size);
+        new_groups
+            .saturating_mul(BITMAPS)
+            .saturating_add(copies.saturating_mul(descriptors + 1))
+            .saturating_mul(self.block_size)
+            .saturating_add(GROWTH_MARGIN)
+    }
 }
 
 /// Groups 0 and 1, and the powers of 3, 5 and 7.
@@ -139,6 +160,16 @@ fn holds_sparse_superblock(group: u64) -> bool {
         rest == 1
     };
     group <= 1 || [3, 5, 7].into_iter().any(power_of)
+}
+
+/// How many of the first groups [hold one](holds_sparse_superblock).
+fn sparse_superblocks(groups: u64) -> u64 {
+    let powers_of = |base: u64| {
+        let powers = std::iter::successors(Some(base), |power| power.checked_mul(base));
+        powers.take_while(|power| *power < groups).fold(0, |count, _| count + 1)
+    };
+    let powers: u64 = [3, 5, 7].into_iter().map(powers_of).sum();
+    groups.min(2) + powers
 }
 
 fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
@@ -163,12 +194,41 @@ pub fn check_ext4(device: &Path) -> Result<()> {
     sync_device(device)
 }
 
-/// Grows an unmounted ext4 to the end of its device. resize2fs insists on a full check before.
+/// The most bytes that growing an unmounted ext4 to the end of its device writes. `None` if it is there already.
+pub fn ext4_growth_bytes(device: &Path) -> Result<Option<u64>> {
+    let superblock = Ext4Superblock::read(device)?;
+    let device_bytes = loopdev::size(device)?;
+    let bytes = || superblock.growth_bytes(superblock.blocks, device_bytes);
+    Ok((!superblock.spans(device_bytes)).then(bytes))
+}
+
+/// As [`ext4_growth_bytes`], with the repair of a growth that was interrupted: how far it got is unknown.
+pub fn ext4_regrowth_bytes(device: &Path) -> Result<u64> {
+    Ok(Ext4Superblock::read(device)?.growth_bytes(0, loopdev::size(device)?))
+}
+
+/// The full check without which resize2fs does not grow a filesystem. Repairs as [`check_ext4`] does.
+pub fn check_ext4_fully(device: &Path) -> Result<()> {
+    let lock = DeviceLock::take(device)?;
+    wait_until_unclaimed(device)?;
+    lock.run("e2fsck", [OsStr::new("-f"), OsStr::new("-p"), device.as_os_str()], &[0, 1])?;
+    sync_device(device)
+}
+
+/// Repairs everything, whatever becomes of damaged files (`-y`): for a filesystem that only [`grow_ext4_unmounted`] has
+/// damaged, which does not write to files.
+pub fn repair_ext4(device: &Path) -> Result<()> {
+    let lock = DeviceLock::take(device)?;
+    wait_until_unclaimed(device)?;
+    lock.run("e2fsck", [OsStr::new("-f"), OsStr::new("-y"), device.as_os_str()], &[0, 1])?;
+    sync_device(device)
+}
+
+/// Grows an unmounted ext4 that was [checked](check_ext4_fully) to the end of its device. resize2fs writes in place: one
+/// that was interrupted leaves what only [`repair_ext4`] repairs.
 pub fn grow_ext4_unmounted(device: &Path) -> Result<()> {
     let lock = DeviceLock::take(device)?;
     wait_until_unclaimed(device)?;
-    let check = [OsStr::new("-f"), OsStr::new("-p"), device.as_os_str()];
-    lock.run("e2fsck", check, &[0, 1])?;
     lock.run("resize2fs", [device.as_os_str()], &[0])?;
     sync_device(device)
 }

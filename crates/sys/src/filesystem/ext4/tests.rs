@@ -7,6 +7,11 @@ use super::*;
 use crate::testbed::{Disk, MIB, Mounted, SMALL, root, scratch};
 use crate::tool;
 
+fn check_and_grow(disk: &Disk) {
+    check_ext4_fully(&disk.path()).unwrap();
+    grow_ext4_unmounted(&disk.path()).unwrap();
+}
+
 #[test]
 fn an_unmounted_ext4_grows_to_its_device_and_keeps_its_data() {
     if !root() {
@@ -23,11 +28,12 @@ fn an_unmounted_ext4_grows_to_its_device_and_keeps_its_data() {
     // Whole groups, part of one, and rests that do not make one: 128 MiB is a group.
     for bytes in [512 * MIB, 576 * MIB, 640 * MIB + 4096, 768 * MIB + 400 * 4096, 1024 * MIB] {
         disk.grow(bytes);
-        grow_ext4_unmounted(&disk.path()).unwrap();
+        check_and_grow(&disk);
         assert!(ext4_spans_device(&disk.path()).unwrap(), "{bytes}");
         let blocks = Ext4Superblock::read(&disk.path()).unwrap().blocks;
         assert!(blocks * 4096 + 4 * MIB > bytes, "{bytes}: {blocks} blocks");
-        grow_ext4_unmounted(&disk.path()).unwrap();
+        assert_eq!(ext4_growth_bytes(&disk.path()).unwrap(), None, "{bytes}");
+        check_and_grow(&disk);
     }
     disk.grow(2048 * MIB);
     assert!(!ext4_spans_device(&disk.path()).unwrap());
@@ -51,7 +57,7 @@ fn last_group_rule_matches_resize2fs() {
             let blocks = number * group + tail;
             disk.grow(blocks * 4096);
             let expected = superblock.usable_blocks(blocks * 4096);
-            grow_ext4_unmounted(&disk.path()).unwrap();
+            check_and_grow(&disk);
             let grown = Ext4Superblock::read(&disk.path()).unwrap().blocks;
             assert_eq!(grown, expected, "group {number}, tail {tail}");
         }
@@ -104,5 +110,39 @@ fn mounted_ext4_is_neither_checked_nor_grown() {
     let disk = Disk::formatted(dir.path(), SMALL, FsKind::Ext4);
     let _mounted = Mounted::new(&disk, FsKind::Ext4, dir.path().join("mnt"), &[]);
     assert!(check_ext4(&disk.path()).unwrap_err().is_busy());
+    assert!(check_ext4_fully(&disk.path()).unwrap_err().is_busy());
+    assert!(repair_ext4(&disk.path()).unwrap_err().is_busy());
     assert!(grow_ext4_unmounted(&disk.path()).unwrap_err().is_busy());
+}
+
+/// The estimate decides whether a pool has room, so it must not be too small; with much too large a one, a pool that is
+/// full for other reasons would refuse volumes that it can take.
+#[test]
+fn growth_takes_no_more_than_was_estimated() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    for (before, after) in
+        [(16 * MIB, 2000 * MIB), (64 * MIB, 8000 * MIB), (512 * MIB, 10240 * MIB)]
+    {
+        let disk = Disk::formatted(dir.path(), before, FsKind::Ext4);
+        check_ext4_fully(&disk.path()).unwrap();
+        let taken = crate::file::allocated_bytes(&disk.image).unwrap();
+        disk.grow(after);
+        let estimate = ext4_growth_bytes(&disk.path()).unwrap().unwrap();
+        assert!(ext4_regrowth_bytes(&disk.path()).unwrap() >= estimate);
+        grow_ext4_unmounted(&disk.path()).unwrap();
+        let taken = crate::file::allocated_bytes(&disk.image).unwrap() - taken;
+        assert!(taken <= estimate, "{before} to {after}: {taken} bytes, {estimate} estimated");
+        assert!(estimate < after / 100, "{before} to {after}: {estimate} estimated");
+    }
+}
+
+#[test]
+fn copies_of_the_superblock_are_counted_as_they_are_placed() {
+    for groups in 0..1000 {
+        let placed = (0..groups).filter(|group| holds_sparse_superblock(*group)).count();
+        assert_eq!(sparse_superblocks(groups), u64::try_from(placed).unwrap(), "{groups}");
+    }
 }
