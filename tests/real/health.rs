@@ -59,6 +59,75 @@ async fn missing_and_truncated_data_is_reported() {
     node.down().await;
 }
 
+/// As after a record was restored from a backup that is older than the volume's last expansion.
+#[tokio::test(flavor = "multi_thread")]
+async fn record_older_than_the_data_is_reported_and_mended_by_an_expansion() {
+    const BEFORE: u64 = 16 * MIB;
+    const AFTER: u64 = 64 * MIB;
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    for capability in [mount("ext4"), block()] {
+        let create = client.create("volume").size(BEFORE).capability(capability.clone());
+        let node = client.on_node(&create.done().await, capability.clone());
+        node.up().await;
+        node.down().await;
+        let record = pool.volume_record(&node.id);
+        let before = std::fs::read(&record).unwrap();
+        client.expand(&node.id, AFTER).await.unwrap();
+        node.up().await;
+        let (offset, length) = if capability.is_block() { (40 * MIB, MIB) } else { (0, 40 * MIB) };
+        match capability.is_block() {
+            true => Pattern::new(1).write_at(&node.data_path(), offset, length),
+            false => Pattern::new(1).write(&node.data_path(), length),
+        }
+        node.down().await;
+        daemon.terminate();
+        std::fs::write(&record, before).unwrap();
+        daemon.restart().await;
+
+        let condition = client.condition(&node.id).await.unwrap();
+        assert!(abnormal(&client, &node.id).await);
+        assert!(
+            condition.message.contains(&format!("expand it to {AFTER} bytes")),
+            "{condition:?}"
+        );
+        let ran = daemon.launch().run(&["doctor"]);
+        assert!(ran.stdout.contains("data-long"), "{}", ran.stdout);
+        let refused = expect_code(node.stage().await, Code::FailedPrecondition);
+        assert!(refused.message().contains(&AFTER.to_string()), "{refused}");
+        expect_code(client.snapshot("cut", &node.id).await, Code::FailedPrecondition);
+        let group = client.group_snapshot("cut", std::slice::from_ref(&node.id)).await;
+        expect_code(group, Code::FailedPrecondition);
+        let clone = client.create("clone").capability(capability).from_volume(&node.id);
+        expect_code(clone.send().await, Code::FailedPrecondition);
+        assert_eq!(std::fs::metadata(pool.volume_data(&node.id)).unwrap().len(), AFTER);
+
+        client.expand(&node.id, AFTER).await.unwrap();
+        assert!(!abnormal(&client, &node.id).await);
+        node.up().await;
+        Pattern::new(1).check_at(&node.data_path(), offset, length);
+        node.down().await;
+        client.delete(&node.id).await.unwrap();
+    }
+}
+
+/// Data grows before its record does.
+#[tokio::test(flavor = "multi_thread")]
+async fn expansion_that_was_interrupted_leaves_a_healthy_volume() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("volume").size(VOLUME).block().done().await;
+    let node = client.on_node(&volume, block());
+    writable(&pool.volume_data(&node.id)).set_len(2 * VOLUME).unwrap();
+    assert!(!abnormal(&client, &node.id).await);
+    node.up().await;
+    node.down().await;
+}
+
 /// A volume whose record cannot be read keeps its place and its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_record_is_reported_and_kept() {

@@ -26,6 +26,8 @@ pub enum HealthReason {
     /// The kernel could not write back what the workload wrote.
     WritesLost,
     RecordDamaged,
+    /// From before an expansion: there is data past the end that it names.
+    RecordOutdated,
     /// Absent, replaced, unmounted, or it does not answer.
     PoolUnreachable,
     /// It answers, but with an error.
@@ -47,13 +49,14 @@ pub enum HealthReason {
 }
 
 impl HealthReason {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::BackingFileMissing,
         Self::BackingFileReplaced,
         Self::BackingFileTruncated,
         Self::PoolImageLost,
         Self::WritesLost,
         Self::RecordDamaged,
+        Self::RecordOutdated,
         Self::PoolUnreachable,
         Self::PoolErrors,
         Self::StageFailed,
@@ -76,6 +79,7 @@ impl HealthReason {
             Self::PoolImageLost => "PoolImageLost",
             Self::WritesLost => "WritesLost",
             Self::RecordDamaged => "RecordDamaged",
+            Self::RecordOutdated => "RecordOutdated",
             Self::PoolUnreachable => "PoolUnreachable",
             Self::PoolErrors => "PoolErrors",
             Self::StageFailed => "StageFailed",
@@ -99,6 +103,7 @@ impl HealthReason {
             | Self::PoolImageLost
             | Self::WritesLost => Severity::DataLoss,
             Self::RecordDamaged
+            | Self::RecordOutdated
             | Self::PoolUnreachable
             | Self::PoolErrors
             | Self::StageFailed

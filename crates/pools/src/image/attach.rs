@@ -20,7 +20,7 @@ use orlop_sys::file::{self, Openers};
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice, LoopStatus};
 
 use super::PoolDirectory;
-use super::catalogue::{ImageCatalogue, check_data};
+use super::catalogue::{ImageCatalogue, check_current};
 use super::failure::cannot;
 use super::layout::ObjectDir;
 use crate::in_use::{still_in_use, used_by};
@@ -304,7 +304,7 @@ impl Devices for LoopDevices {
     fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
         self.directory.check_present()?;
         let record = self.catalogue.volume_index().require(id)?;
-        check_data(self.catalogue.volume_index(), &record)?;
+        check_current(self.catalogue.volume_index(), id, record.capacity_bytes)?;
         let slots = self.slots(id);
         let mut slots = lock(&slots);
         let device = match self.usable(id, access, &mut slots)? {

@@ -7,6 +7,7 @@
 mod loading;
 pub(super) mod record_index;
 mod record_state;
+mod stored_data;
 mod stored_record;
 
 use std::collections::BTreeMap;
@@ -16,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 
 use orlop_model::{
-    Catalogue, Error, GroupSnapshotId, GroupSnapshotRecord, HealthReason, Problem, Reason, Result,
-    SnapshotId, SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
+    Catalogue, Error, GroupSnapshotId, GroupSnapshotRecord, Result, SnapshotId, SnapshotRecord,
+    VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 use orlop_sys::file;
 
@@ -29,6 +30,7 @@ use crate::poison::{read, write};
 use crate::recorded::to_text;
 use record_index::RecordIndex;
 use record_state::RecordState;
+pub(super) use stored_data::{check_current, check_data, problem_of_data, used_bytes};
 pub(super) use stored_record::StoredRecord;
 
 /// With the data, how much of it was shared when it was made. It is never more later, for what
@@ -369,56 +371,6 @@ impl<R: StoredRecord> ObjectIndex<R> {
         let own = allocated.map_or(entry.own, |bytes| bytes.saturating_sub(entry.shared));
         (std::mem::replace(&mut entry.own, own), own)
     }
-}
-
-/// Is the data there, and as long as the record says? The error tells what is wrong with it.
-pub(super) fn check_data<R: StoredRecord>(index: &ObjectIndex<R>, record: &R) -> Result<()> {
-    check_length(index, record.id(), record.length())
-}
-
-pub(super) fn check_length<R: StoredRecord>(
-    index: &ObjectIndex<R>,
-    id: &R::Id,
-    length: u64,
-) -> Result<()> {
-    match problem_of_data(index, id, length)? {
-        None => Ok(()),
-        Some(problem) => Err(index.damaged(id, &problem.message)),
-    }
-}
-
-/// Is the data there, and at least this long?
-pub(super) fn problem_of_data<R: StoredRecord>(
-    index: &ObjectIndex<R>,
-    id: &R::Id,
-    length: u64,
-) -> Result<Option<Problem>> {
-    let home = index.directory_of(id);
-    let found = |reason, message: &str| Ok(Some(Problem::new(reason, message)));
-    match std::fs::symlink_metadata(home.data()) {
-        Ok(data) if !data.is_file() => {
-            found(HealthReason::BackingFileReplaced, "its data is not a file")
-        }
-        Ok(data) if data.len() < length => found(
-            HealthReason::BackingFileTruncated,
-            &format!("its data has {} bytes, its record says {length}", data.len()),
-        ),
-        Ok(_) => Ok(None),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let what = if home.directory().exists() { "data" } else { "directory" };
-            found(HealthReason::BackingFileMissing, &format!("its {what} is missing"))
-        }
-        Err(error) => {
-            Err(Error::failed(format!("inspect the data of {} {id}", R::KIND), Reason::of(error)))
-        }
-    }
-}
-
-/// What the data takes of the pool now.
-pub(super) fn used_bytes<R: StoredRecord>(index: &ObjectIndex<R>, id: &R::Id) -> Result<u64> {
-    check_data(index, &index.require(id)?)?;
-    file::allocated_bytes(&index.directory_of(id).data())
-        .map_err(cannot(|| format!("inspect {} {id}", R::KIND)))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use orlop_sys::rand::random_bytes;
 use super::PoolDirectory;
 use super::attach::LoopDevices;
 use super::capacity::Capacity;
-use super::catalogue::{ImageCatalogue, ObjectIndex, StoredRecord, check_data};
+use super::catalogue::{ImageCatalogue, ObjectIndex, StoredRecord, check_current, check_data};
 use super::failure::cannot;
 use super::layout::TEMPLATE;
 use crate::poison::lock;
@@ -141,6 +141,7 @@ impl CopySource {
         index: &ObjectIndex<VolumeRecord>,
         record: &VolumeRecord,
     ) -> Result<Self> {
+        check_current(index, &record.id, record.capacity_bytes)?;
         let source = Self::open(index, record)?;
         let before = FileState::of(&source.data)?;
         let is_attached = devices.attached(&record.id, DeviceAccess::ReadWrite)?.is_some();

@@ -7,7 +7,7 @@ use orlop_model::{Result, VolumeId};
 use orlop_sys::btrfs;
 
 use super::PoolDirectory;
-use super::catalogue::ImageCatalogue;
+use super::catalogue::{ImageCatalogue, check_current};
 use super::copy_source::CopySource;
 use super::failure::cannot;
 use super::layout::{MOMENT, ObjectDir};
@@ -91,6 +91,7 @@ impl SubvolumeSnapshots {
     ) -> Result<CopySource> {
         let volumes = self.directory.layout().volumes_under(&snapshot.root);
         let length = self.catalogue.volume_index().require(volume)?.capacity_bytes;
+        check_current(self.catalogue.volume_index(), volume, length)?;
         CopySource::open_file(&ObjectDir::new(volumes.join(volume.to_string())).data(), length)
     }
 }

@@ -155,8 +155,8 @@ impl Ground {
                     data.display()
                 ),
             ));
-        } else if length > promised && !self.in_use {
-            self.found_too_long(subject, &data, length, promised)?;
+        } else if length > promised {
+            self.found_too_long(record, subject, home, length)?;
         }
         Ok(())
     }
@@ -178,26 +178,35 @@ impl Ground {
 
     /// Data grows before its record does, so a crash leaves it longer than the record says. The part past
     /// that end was never offered to a workload; if it holds data anyway, it is not truncated.
-    fn found_too_long(
+    fn found_too_long<R: StoredRecord>(
         &mut self,
+        record: &R,
         subject: String,
-        data: &Path,
+        home: &ObjectDir,
         length: u64,
-        promised: u64,
     ) -> Result<()> {
+        let (data, promised) = (home.data(), record.length());
         let opening = || format!("open {}", data.display());
-        let file = file::open_regular(data, FileAccess::Read).map_err(cannot(opening))?;
+        let file = file::open_regular(&data, FileAccess::Read).map_err(cannot(opening))?;
         let problem = format!("its data has {length} bytes, its record says {promised}");
-        if file::has_data_from(&file, promised).map_err(cannot(opening))? {
+        let holds_data = file::has_data_from(&file, promised).map_err(cannot(opening))?;
+        // A daemon that serves the pool may be growing it, or have grown it since the record was read.
+        if self.in_use && !(holds_data && is_recorded_still(record, home)) {
+            return Ok(());
+        }
+        if holds_data {
             self.found(Finding::by_hand(
                 "data-long",
                 subject,
                 format!("{problem}, and there is data past that end"),
-                "if the record is an old copy, restore the current one, otherwise expand the volume",
+                format!(
+                    "the record is older than the data: expand the volume to {length} bytes, or \
+                     restore its current record"
+                ),
             ));
             return Ok(());
         }
-        let path = data.to_owned();
+        let path = data;
         let perform = move || {
             let cutting = || format!("truncate {}", path.display());
             let file = file::open_regular(&path, FileAccess::ReadWrite).map_err(cannot(cutting))?;
@@ -265,4 +274,8 @@ fn is_no_directory(path: &Path) -> bool {
         Ok(there) => !there.is_dir(),
         Err(error) => Errno::from_io_error(&error) == Some(Errno::LOOP),
     }
+}
+
+fn is_recorded_still<R: StoredRecord>(record: &R, home: &ObjectDir) -> bool {
+    read_record::<R>(record.id(), &home.record()).is_ok_and(|now| now.length() == record.length())
 }
