@@ -8,7 +8,7 @@ const GROWN: u64 = 384 * MIB;
 const DATA: u64 = 2 * MIB;
 const NODE: &str = "test-node";
 
-on_every_pool!(every_call_may_be_repeated);
+on_every_pool!(every_call_may_be_repeated, a_pool_is_named_by_a_symbolic_link);
 
 /// Sends a call twice; both must succeed and say the same.
 macro_rules! twice {
@@ -138,4 +138,34 @@ async fn copy_it(client: &Client, node: &OnNode) -> OnNode {
     twice!(client.delete_snapshot(snapshot_id));
     assert_eq!(client.list_snapshots().await.unwrap(), []);
     client.on_node(&restored, node.capability.clone())
+}
+
+/// As on machines where the place of the data is a link to the disk that holds it.
+async fn a_pool_is_named_by_a_symbolic_link(pool: PoolFs) {
+    let pool = TestPool::new(pool, 4 * GIB);
+    let link = pool.scratch().join("link");
+    std::os::unix::fs::symlink(&pool.path, &link).unwrap();
+    let mut daemon = Launch::on(&pool).env("ORLOP_POOL", &link).start().await;
+    let client = daemon.client();
+    let volume = client.create("volume").size(64 * MIB).fs("ext4").done().await;
+    let node = client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    Pattern::new(1).write(&node.data_path(), MIB);
+    let snapshot = client.snapshot("snapshot", &node.id).await.unwrap();
+    let group = client.group_snapshot("group", std::slice::from_ref(&node.id)).await.unwrap();
+    daemon.restart().await;
+    Pattern::new(1).check(&node.data_path(), MIB);
+    node.down().await;
+
+    let restored = client.create("restored").fs("ext4").from_snapshot(&snapshot.snapshot_id);
+    let restored = client.on_node(&restored.done().await, mount("ext4"));
+    restored.up().await;
+    Pattern::new(1).check(&restored.data_path(), MIB);
+    restored.down().await;
+    client.delete_group_snapshot(&group.group_snapshot_id, &group.member_ids()).await.unwrap();
+    client.delete_snapshot(&snapshot.snapshot_id).await.unwrap();
+    for id in [&node.id, &restored.id] {
+        client.delete(id).await.unwrap();
+    }
+    assert_eq!(daemon.leaks(), [""; 0]);
 }

@@ -200,7 +200,9 @@ impl PoolDirectory {
         let root = layout.root();
         let filesystem = fs::metadata(root).map_err(cannot(opening))?.dev();
         let backing = file::backing_kind(root).map_err(cannot(opening))?;
-        let keeps_order = keeps_order(root).map_err(cannot(opening))?;
+        // An operator may name a pool by a symbolic link, which what is opened by path refuses.
+        let resolved = fs::canonicalize(root).map_err(cannot(opening))?;
+        let keeps_order = keeps_order(&resolved).map_err(cannot(opening))?;
         let shares_extents = shares_extents(&layout.staging(), backing).map_err(cannot(opening))?;
         if !shares_extents {
             tracing::warn!(
@@ -211,7 +213,8 @@ impl PoolDirectory {
             );
         }
         let tells_openers = tells_openers(&layout.staging());
-        let is_subvolume = shares_extents && btrfs::is_subvolume(root).map_err(cannot(opening))?;
+        let is_subvolume =
+            shares_extents && btrfs::is_subvolume(&resolved).map_err(cannot(opening))?;
         let info = PoolInfo { id: header.id().clone(), name, topology };
         Ok(Self {
             info,

@@ -1,5 +1,6 @@
 //! All volumes of a btrfs pool at one instant.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -77,9 +78,11 @@ impl SubvolumeSnapshots {
     /// A crash while it is there leaves a subvolume in staging/ that the next start sweeps away.
     fn take(&self) -> Result<SubvolumeSnapshot> {
         let root = self.directory.layout().new_in_staging(&MOMENT);
-        btrfs::snapshot_subvolume(self.directory.root(), &root).map_err(cannot(|| {
-            format!("take a snapshot of the subvolume of pool {}", self.directory.name())
-        }))?;
+        let taking =
+            || format!("take a snapshot of the subvolume of pool {}", self.directory.name());
+        // The pool may be named by a symbolic link.
+        let source = fs::canonicalize(self.directory.root()).map_err(cannot(taking))?;
+        btrfs::snapshot_subvolume(&source, &root).map_err(cannot(taking))?;
         Ok(SubvolumeSnapshot { root })
     }
 
