@@ -11,6 +11,7 @@ mod missing_messages;
 mod mutated;
 mod mutation;
 mod oversized;
+mod parallel_lists;
 mod paths;
 mod raw_http2;
 mod requests;

@@ -77,7 +77,7 @@ pub use sequence_writer::{SequenceWriter, assert_one_instant, read_sequence};
 pub use sizes::{assert_size, may_grow_ext4_mounted};
 pub use tonic::{Code, Status};
 pub use unread_log::{FullPipe, UnreadLog};
-pub use usage::{allow_descriptors, descriptors, peak_resident_bytes, resident_bytes};
+pub use usage::{allow_descriptors, descriptors, forget_peak, peak_resident_bytes, resident_bytes};
 pub use variable::{random_seed, variable};
 pub use volume_group::VolumeGroups;
 pub use workload::Workload;

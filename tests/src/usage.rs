@@ -12,6 +12,11 @@ pub fn peak_resident_bytes(pid: u32) -> u64 {
     memory(pid, "VmHWM:")
 }
 
+/// From now on, the most is counted again.
+pub fn forget_peak(pid: u32) {
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("a running process");
+}
+
 fn memory(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
     let line = status.lines().find_map(|line| line.strip_prefix(field));

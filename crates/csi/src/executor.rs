@@ -40,6 +40,13 @@ const READING_STREAMS: u32 = 8;
 /// files open.
 const OPEN_STREAMS: u32 = 64;
 
+/// Long lists that are built at once. Each has copies of all records in memory until its reply is made; further ones wait,
+/// so that the memory for lists does not depend on the number of callers.
+const LONG_LISTS: u32 = 2;
+
+/// A list of more entries is a long one.
+const SHORT_LIST: usize = 1000;
+
 /// How long a stream waits for its caller to read the next page. A slow backup reads one at least every few
 /// seconds; one that was stopped and forgotten must not keep its permit.
 const UNREAD_STREAM_TIMEOUT: Duration = Duration::from_secs(300);
@@ -221,6 +228,12 @@ fn interrupted(error: &JoinError) -> Error {
     Error::failed("finish the operation", "a thread panicked; this plugin's log says where")
 }
 
+/// What a list found, to be kept until the reply is made of it.
+pub(crate) struct Listed<T> {
+    pub(crate) page: T,
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
+}
+
 #[derive(Default)]
 struct RequestLimits {
     all: BTreeMap<LimitKey, Arc<RequestLimit>>,
@@ -233,6 +246,7 @@ pub struct Executor {
     limits: Mutex<RequestLimits>,
     health_checks: RequestLimit,
     open_streams: Arc<Semaphore>,
+    long_lists: Arc<Semaphore>,
     /// What was wrong when Probe was asked the last time.
     readiness: Mutex<Readiness>,
     stopping_since: OnceLock<Instant>,
@@ -249,6 +263,7 @@ impl Executor {
             limits: Mutex::default(),
             health_checks: RequestLimit::new(HEALTH_CHECKS),
             open_streams: Arc::new(Semaphore::new(permits(OPEN_STREAMS))),
+            long_lists: Arc::new(Semaphore::new(permits(LONG_LISTS))),
             readiness: Mutex::default(),
             stopping_since: OnceLock::new(),
             node_calls_stop_timeout: NODE_CALLS_STOP_TIMEOUT,
@@ -322,6 +337,24 @@ impl Executor {
             work(&engine)
         };
         begin(permit, work).await
+    }
+
+    /// A list of at most `max` entries, where 0 is no limit.
+    pub(crate) async fn list<T: Send + 'static>(
+        &self,
+        max: usize,
+        work: impl FnOnce(&Engine) -> Result<T> + Send + 'static,
+    ) -> Result<Listed<T>> {
+        let permit = match max {
+            1..=SHORT_LIST => None,
+            _ => {
+                let permit = Arc::clone(&self.long_lists).acquire_owned().await;
+                Some(permit.map_err(|_| Error::Stopping)?)
+            }
+        };
+        // The permit goes with the work, which is finished also if the caller hangs up.
+        let listed = move |engine: &Engine| Ok(Listed { page: work(engine)?, permit });
+        self.run(Subject::Any, listed).await
     }
 
     /// The pool of a volume to create is found out first, so that the call counts for that pool's limit.

@@ -11,7 +11,8 @@ use orlop_engine::request::NodeInfo;
 use orlop_host::{LinuxHost, LinuxHostConfig, ThawsUnderWay};
 use orlop_model::Host;
 use orlop_pools::rbd::RbdPool;
-use orlop_sys::{descriptors, malloc};
+use orlop_sys::descriptors;
+use orlop_sys::malloc::Trimmer;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -273,14 +274,17 @@ async fn listen_for_http(
 
 /// A rush of calls, or a list of thousands of volumes, is no reason to stay as large as that.
 async fn trim_memory() {
-    let mut resident = 0;
+    let mut trimmer = Trimmer::default();
     loop {
         tokio::time::sleep(SHRINK_EVERY).await;
-        let trimmed = tokio::task::spawn_blocking(move || malloc::trim(resident)).await;
-        match trimmed {
-            Ok(Ok(now)) => resident = now,
-            Ok(Err(error)) => tracing::debug!(%error, "cannot return freed memory to the system"),
-            Err(_stopping) => return,
+        let trimmed = tokio::task::spawn_blocking(move || {
+            let trimmed = trimmer.trim();
+            (trimmer, trimmed)
+        });
+        let Ok((used, trimmed)) = trimmed.await else { return };
+        trimmer = used;
+        if let Err(error) = trimmed {
+            tracing::debug!(%error, "cannot return freed memory to the system");
         }
     }
 }

@@ -43,6 +43,35 @@ pub fn trim(before: u64) -> Result<u64> {
     self::resident()
 }
 
+/// Trims at intervals, for as long as there may be something to gain. What a process holds when it has grown is mostly
+/// freed later, so it is trimmed for a while after it grew: by then it has not grown again.
+#[derive(Debug, Default)]
+pub struct Trimmer {
+    resident: u64,
+    rounds_left: u32,
+}
+
+impl Trimmer {
+    /// Longer than calls take.
+    const ROUNDS: u32 = 24;
+
+    /// To be called every few seconds.
+    pub fn trim(&mut self) -> Result<()> {
+        let resident = resident()?;
+        if resident >= self.resident.saturating_add(NOTICEABLE) {
+            self.rounds_left = Self::ROUNDS;
+        }
+        self.resident = match self.rounds_left {
+            0 => resident.min(self.resident),
+            left => {
+                self.rounds_left = left - 1;
+                trim(0)?
+            }
+        };
+        Ok(())
+    }
+}
+
 /// Bytes of this process that are in memory.
 pub fn resident() -> Result<u64> {
     let text = std::fs::read_to_string(STATUS).on("read", Path::new(STATUS))?;

@@ -6,7 +6,7 @@ use orlop_model::Result;
 use tonic::Response;
 
 use super::Controller;
-use crate::executor::Subject;
+use crate::executor::{Listed, Subject};
 use crate::features::Features;
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::controller_service_capability::{self, Rpc, rpc};
@@ -59,17 +59,17 @@ impl Controller {
         let max = parse::max_entries(request.max_entries)?;
         let after = parse::page_token(&request.starting_token)?;
         let list = move |engine: &Engine| engine.list_volumes(after.as_ref(), max);
-        let page = self.executor.run(Subject::Any, list).await?;
-        let entry = |status: &VolumeStatus| list_volumes_response::Entry {
-            volume: Some(reply::status_volume(status)),
+        let Listed { page, permit: _permit } = self.executor.list(max, list).await?;
+        let entry = |status: VolumeStatus| list_volumes_response::Entry {
+            volume: Some(reply::status_volume(&status)),
             // Point 17 of docs/specification.md: always there, since it carries the condition.
             status: Some(list_volumes_response::VolumeStatus {
-                published_node_ids: self.published_nodes(status),
+                published_node_ids: self.published_nodes(&status),
                 volume_condition: Some(reply::condition(&status.condition)),
             }),
         };
         Ok(v1::ListVolumesResponse {
-            entries: page.entries.iter().map(entry).collect(),
+            entries: page.entries.into_iter().map(entry).collect(),
             next_token: page.next.map(String::from).unwrap_or_default(),
         })
     }

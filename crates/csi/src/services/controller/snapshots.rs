@@ -1,11 +1,12 @@
 //! CreateSnapshot, DeleteSnapshot, ListSnapshots, GetSnapshot.
 
+use orlop_engine::Engine;
 use orlop_engine::request::{CreateSnapshot, SnapshotFilter};
 use orlop_model::{Result, SnapshotRecord};
 use tonic::Response;
 
 use super::Controller;
-use crate::executor::Subject;
+use crate::executor::{Listed, Subject};
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::list_snapshots_response::Entry;
 use crate::services::{note_name, note_snapshot, note_volume};
@@ -60,13 +61,11 @@ impl Controller {
         let Some(filter) = parse_filter(&request.snapshot_id, &request.source_volume_id)? else {
             return Ok(v1::ListSnapshotsResponse::default());
         };
-        let page = self
-            .executor
-            .run(Subject::Any, move |engine| engine.list_snapshots(&filter, after.as_ref(), max))
-            .await?;
-        let entry = |record: &SnapshotRecord| Entry { snapshot: Some(self.described(record)) };
+        let list = move |engine: &Engine| engine.list_snapshots(&filter, after.as_ref(), max);
+        let Listed { page, permit: _permit } = self.executor.list(max, list).await?;
+        let entry = |record: SnapshotRecord| Entry { snapshot: Some(self.described(&record)) };
         Ok(v1::ListSnapshotsResponse {
-            entries: page.entries.iter().map(entry).collect(),
+            entries: page.entries.into_iter().map(entry).collect(),
             next_token: page.next.map(String::from).unwrap_or_default(),
         })
     }
