@@ -18,6 +18,7 @@ use crate::engine::{Engine, PoolRef, rolled_back};
 use crate::mount_group::is_published_for;
 use crate::request::{StageVolume, check_context};
 use crate::sharing::{SharedPool, is_read_with_others};
+use growth::mounted_or_no_room;
 
 mod filesystem;
 mod growth;
@@ -252,7 +253,8 @@ impl Engine {
             options: mount.flags.options(),
             read_only: wanted.read_only,
         };
-        self.host.ensure_mounted(&request, &wanted.path)?;
+        let mounted = self.host.ensure_mounted(&request, &wanted.path);
+        mounted_or_no_room(pool, &record.id, mounted)?;
         self.ensure_group_of(wanted, &wanted.capability)?;
         match fs {
             // Grown before it was mounted.
@@ -296,17 +298,23 @@ impl Engine {
         mount.flags.check_fit(fs)?;
         self.ensure_grown_unmounted(pool, record, device, fs)?;
         if read_only {
-            self.grow_aside(record, device, fs)?;
+            self.grow_aside(pool, record, device, fs)?;
         }
         Ok(fs)
     }
 
     /// Some filesystems grow only while they are mounted writable (CV-16). Not at the staging
     /// path: a crash here must not leave a writable mount where a read-only one is expected.
-    fn grow_aside(&self, record: &VolumeRecord, device: &Device, fs: FsType) -> Result<()> {
+    fn grow_aside(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        device: &Device,
+        fs: FsType,
+    ) -> Result<()> {
         let aside = self.host.private_stage(&record.id)?;
         let request = MountRequest { device, fs, options: Vec::new(), read_only: false };
-        self.host.ensure_mounted(&request, &aside)?;
+        mounted_or_no_room(pool, &record.id, self.host.ensure_mounted(&request, &aside))?;
         self.host.ensure_grown_mounted(device, fs, &aside)?;
         self.host.ensure_unmounted(&aside)?;
         self.host.ensure_target_removed(&aside)

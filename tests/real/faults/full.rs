@@ -97,6 +97,53 @@ async fn without_space(pool: TestPool) {
     }
 }
 
+/// After a power cut the filesystem of a volume replays its log when it is mounted, which may need space. Whichever it is,
+/// the pool is what is full.
+#[tokio::test(flavor = "multi_thread")]
+async fn log_that_cannot_be_replayed_on_a_full_pool_is_replayed_later() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, GIB);
+    let launch = Launch::on(&pool).env("ORLOP_POOL_OVERCOMMIT", "1000");
+    let mut daemon = launch.env("ORLOP_POOL_FLOOR", "0%").start().await;
+    let client = daemon.client();
+    let hog = pool.path.join("hog");
+    let mut refused = 0;
+    for (fs, size) in [("ext4", 16 * MIB), ("xfs", 300 * MIB), ("btrfs", 128 * MIB)] {
+        let volume = client.create(fs).size(size).fs(fs).done().await;
+        let node = client.on_node(&volume, mount(fs));
+        node.up().await;
+        let files = (0..60).map(|number| (number, node.target.join(number.to_string())));
+        let files: Vec<_> = files.collect();
+        for (number, path) in &files {
+            Pattern::new(*number).write(path, 20_000);
+            File::open(path).unwrap().sync_all().unwrap();
+        }
+        let data = pool.volume_data(&node.id);
+        let cut = data.with_extension("cut");
+        let copy = File::create_new(&cut).unwrap();
+        file::try_clone_file(&File::open(&data).unwrap(), &copy).unwrap();
+        drop(copy);
+        node.down().await;
+        daemon.terminate();
+        std::fs::rename(&cut, &data).unwrap();
+        daemon.restart().await;
+
+        fill(&hog);
+        if let Err(status) = node.stage().await {
+            assert_eq!(status.code(), Code::ResourceExhausted, "{fs}: {status}");
+            refused += 1;
+        }
+        remove(&hog);
+        node.up().await;
+        for (number, path) in &files {
+            Pattern::new(*number).check(path, 20_000);
+        }
+        node.down().await;
+        client.delete(&node.id).await.unwrap();
+    }
+    assert!(refused > 0, "no log needed space");
+}
+
 /// A filesystem may have room for data, but for no further file.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_without_inodes() {

@@ -8,6 +8,9 @@ use orlop_model::{Device, Error, FsType, Reason, Result, VolumeId, VolumeRecord}
 
 use crate::engine::{Engine, PoolRef};
 
+/// What a filesystem writes at most when it is mounted, as far as it is likely: the replay of a log.
+const MOUNTING: u64 = 16 << 20;
+
 impl Engine {
     pub(super) fn ensure_grown_unmounted(
         &self,
@@ -60,4 +63,9 @@ fn named_by_room<T>(pool: &PoolRef, id: &VolumeId, bytes: u64, done: Result<T>) 
         },
         other => other,
     })
+}
+
+/// The same, for mounting a filesystem.
+pub(super) fn mounted_or_no_room<T>(pool: &PoolRef, id: &VolumeId, done: Result<T>) -> Result<T> {
+    named_by_room(pool, id, MOUNTING, done)
 }
