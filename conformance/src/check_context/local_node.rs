@@ -73,11 +73,12 @@ impl CheckContext {
         Ok(table.lines().filter(|line| is_below(line, path)).count())
     }
 
-    /// Numbers (`7:3`) of the devices that are mounted at this path and below; `/` for all.
+    /// Numbers (`7:3`) of the devices that are mounted at this path and below; `/` for all. That of a loop device
+    /// has its file beside it: after a detach, its number goes to the next device that any program attaches.
     pub fn devices_below(&self, path: &Path) -> Outcome<BTreeSet<String>> {
         let table = self.mount_table()?;
         let there = table.lines().filter(|line| is_below(line, path));
-        Ok(there.filter_map(number_of).map(str::to_owned).collect())
+        Ok(there.filter_map(number_of).map(with_backing_file).collect())
     }
 
     fn mount_table(&self) -> Outcome<String> {
@@ -177,6 +178,11 @@ fn is_below(line: &str, path: &Path) -> bool {
 
 fn number_of(line: &str) -> Option<&str> {
     line.split(' ').nth(2)
+}
+
+fn with_backing_file(number: &str) -> String {
+    let file = fs::read_to_string(format!("/sys/dev/block/{number}/loop/backing_file"));
+    format!("{number} {}", file.unwrap_or_default().trim_end())
 }
 
 fn mounted_at(line: &str, path: &Path) -> Option<Mounted> {
