@@ -19,6 +19,9 @@ struct Segment {
 }
 
 impl Topology {
+    /// The name of the segment that every node has; its value is the node id.
+    pub const NODE: &str = "node";
+
     pub fn parse(
         segments: impl IntoIterator<Item = (String, String)>,
     ) -> std::result::Result<Self, String> {
@@ -44,6 +47,12 @@ impl Topology {
 
     pub fn segments(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.values().map(|segment| (segment.key.as_str(), segment.value.as_str()))
+    }
+
+    /// Is it a place that only this node can be at?
+    pub fn names_node(&self, node: &str) -> bool {
+        let is_node = |key: &str| key.rsplit('/').next() == Some(Self::NODE);
+        self.0.iter().any(|(key, segment)| is_node(key) && segment.value == node)
     }
 
     /// Is this topology inside `wider`, that is, does it have all of its segments?
@@ -112,6 +121,11 @@ impl TopologyRequirement {
             ));
         }
         Ok(Self { requisite, preferred })
+    }
+
+    /// None: any place will do.
+    pub fn requisite(&self) -> &[Topology] {
+        &self.requisite
     }
 
     /// How well storage at `offered` meets the requirement: `None` not at all, else lower is better. Preferred

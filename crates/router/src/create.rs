@@ -1,8 +1,8 @@
 //! CreateVolume: on the daemon that suits best, and never on two.
 //!
 //! The name is held on every daemon that can be reached while its volume is looked for and created, so no
-//! two routers create it at the same time. A daemon that is away may have the volume; unless the wanted
-//! topology excludes that, the call is refused until it is back.
+//! two routers create it at the same time. A daemon that is away, or whose pools are not all known, may have
+//! the volume; unless the wanted topology excludes that, the call is refused until it is back.
 
 use std::cmp::Reverse;
 
@@ -151,9 +151,7 @@ fn required(
 ) -> Result<Option<Held>, Status> {
     match outcome {
         Ok(held) => Ok(Some(held)),
-        Err(status) if status.code() == Code::Aborted || member.rank(wanted).is_some() => {
-            Err(status)
-        }
+        Err(status) if status.code() == Code::Aborted || member.may_have(wanted) => Err(status),
         Err(status) => {
             tracing::debug!(node = member.node, %status, "cannot ask a node for a volume of this name");
             Ok(None)
@@ -166,13 +164,13 @@ fn check_candidates_are_there(members: &Members, wanted: &Creation) -> Result<()
     if let Some(away) = members.away().find(|member| member.may_have(wanted)) {
         return Err(away.refusal(&doing()));
     }
-    let suits = |member: &&Member| member.rank(wanted).is_some();
-    // What has not said where it is may suit as well, unless the volume's topology is a known one.
-    let is_bound = wanted.source.is_some() || wanted.topology.is_some();
-    if is_bound && members.all.iter().any(|member| suits(&member)) {
-        return Ok(());
-    }
-    members.check_all_known(&doing())
+    // A daemon that has not said what it serves may have the volume, unless the request excludes that.
+    let is_excluded = match (&wanted.source, &wanted.topology) {
+        (Some(source), _) => members.serves(source),
+        (None, Some(topology)) => members.are_all_nodes_of(topology),
+        (None, None) => false,
+    };
+    if is_excluded { Ok(()) } else { members.check_all_known(&doing()) }
 }
 
 /// The best first.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use orlop_csi::routing::Creation;
-use orlop_model::{PoolId, Topology};
+use orlop_model::{PoolId, Topology, TopologyRequirement};
 use tonic::Status;
 
 use crate::target::Target;
@@ -84,6 +84,16 @@ impl Members {
 
     pub(crate) fn serves(&self, pool: &PoolId) -> bool {
         self.all.iter().any(|member| member.serves(pool))
+    }
+
+    /// Is every place that the requirement allows a single node, all of whose pools are known? Then a daemon that
+    /// has not answered is at none of them. A zone may have more nodes than have answered.
+    pub(crate) fn are_all_nodes_of(&self, topology: &TopologyRequirement) -> bool {
+        let is_known_node = |place: &Topology| {
+            self.all.iter().any(|member| member.complete && place.names_node(&member.node))
+        };
+        let places = topology.requisite();
+        !places.is_empty() && places.iter().all(is_known_node)
     }
 
     /// Daemons that are away, and have something that no other one serves.

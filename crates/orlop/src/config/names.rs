@@ -44,9 +44,6 @@ pub(super) fn node_id(given: Option<String>) -> Result<NodeId, ConfigError> {
 const VALUE: &str = "at most 63 letters, digits, '-', '_', '.' that begin and end with a letter or \
                      digit";
 
-/// The name of the segment that every node has.
-const NODE: &str = "node";
-
 /// TP-05: all keys have the driver's name as their prefix. The node itself is always one.
 pub(super) fn topology(
     driver_name: &str,
@@ -57,11 +54,11 @@ pub(super) fn topology(
     if let Some(key) = extra.keys().find(|key| key.contains('/')) {
         return Err(wrong(format!("{key:?}: give names only; the prefix is the driver's name")));
     }
-    if let Some(key) = extra.keys().find(|key| key.eq_ignore_ascii_case(NODE)) {
+    if let Some(key) = extra.keys().find(|key| key.eq_ignore_ascii_case(Topology::NODE)) {
         return Err(wrong(format!("{key:?} is always the node id; set ORLOP_NODE_ID instead")));
     }
     let prefix = driver_name.to_ascii_lowercase();
-    let own = [(NODE.to_owned(), node.to_string())];
+    let own = [(Topology::NODE.to_owned(), node.to_string())];
     let segments =
         extra.into_iter().chain(own).map(|(key, value)| (format!("{prefix}/{key}"), value));
     Topology::parse(segments).map_err(|problem| wrong(format!("{problem}; values are {VALUE}")))

@@ -65,10 +65,30 @@ async fn a_volume_of_an_unknown_pool_is_not_called_deleted() {
     assert!(why.contains(&b.address.to_string()), "{why}");
     expect(create(&mut client, new_volume("new")).await, Code::Unavailable);
     create(&mut client, new_volume_at("new", &["a"])).await.unwrap();
+    // Nor if the name is asked for where a is, and b may be.
+    expect(create(&mut client, new_volume_at("v", &["a", "b"])).await, Code::Unavailable);
+    let mut open = new_volume_at("v", &["a"]);
+    open.accessibility_requirements.as_mut().unwrap().requisite.clear();
+    expect(create(&mut client, open).await, Code::Unavailable);
     // Nor if b is not among the peers any more.
     let (router, _) = router_before(&[&a], &authority).await;
     let mut client = controller(&router);
     expect(delete(&mut client, &on_b.volume_id).await, Code::FailedPrecondition);
+}
+
+/// Its disk is late; until then it does not know which pools it has.
+#[tokio::test]
+async fn a_node_that_opens_its_pools_may_have_the_volume() {
+    let authority = Authority::new();
+    let address = "127.0.0.1:0".parse().unwrap();
+    let a = Node::opening("a", authority.files("a"), address).await;
+    let (b, c) =
+        (Node::start("b", &authority, SIZE).await, Node::start("c", &authority, SIZE).await);
+    let (router, _) = router_before(&[&a, &b, &c], &authority).await;
+    let mut client = controller(&router);
+    let why = expect(create(&mut client, new_volume_at("v", &["a", "b"])).await, Code::Unavailable);
+    assert!(why.contains("node a"), "{why}");
+    create(&mut client, new_volume_at("v", &["b", "c"])).await.unwrap();
 }
 
 #[tokio::test]

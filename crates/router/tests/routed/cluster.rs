@@ -100,9 +100,10 @@ pub(crate) fn topology_of(node: &str) -> Topology {
     Topology::parse([(NODE_KEY.to_owned(), node.to_owned())]).unwrap()
 }
 
+/// Without pools, it is still opening them.
 fn routes(
     name: &str,
-    pools: Vec<Arc<MemoryPool>>,
+    pools: Option<Vec<Arc<MemoryPool>>>,
     memory: &ClusterMemory,
 ) -> (Routes, Arc<Executor>) {
     let topology = topology_of(name);
@@ -114,10 +115,12 @@ fn routes(
         default_capacity: 1 << 30,
         lock_timeout: Duration::from_secs(5),
     };
-    let pools = pools.into_iter().map(|pool| pool as Arc<dyn orlop_model::Pool>).collect();
-    let engine = Engine::new(pools, Arc::new(MemoryHost::default()), settings).unwrap();
     let executor = Arc::new(Executor::starting());
-    executor.ready(Arc::new(engine));
+    if let Some(pools) = pools {
+        let pools = pools.into_iter().map(|pool| pool as Arc<dyn orlop_model::Pool>).collect();
+        let engine = Engine::new(pools, Arc::new(MemoryHost::default()), settings).unwrap();
+        executor.ready(Arc::new(engine));
+    }
     let features = Arc::new(Features {
         driver_name: "orlop.example".to_owned(),
         version: "1.2.3".to_owned(),
@@ -145,7 +148,7 @@ impl Node {
         pool: Arc<MemoryPool>,
         address: SocketAddr,
     ) -> Self {
-        Self::serve_at(name, name, files, pool, address).await
+        Self::serve_at(name, name, files, pool, address, true).await
     }
 
     /// With a certificate of another node than it says that it is.
@@ -155,7 +158,13 @@ impl Node {
         files: TlsFiles,
         pool: Arc<MemoryPool>,
     ) -> Self {
-        Self::serve_at(name, certified, files, pool, "127.0.0.1:0".parse().unwrap()).await
+        Self::serve_at(name, certified, files, pool, "127.0.0.1:0".parse().unwrap(), true).await
+    }
+
+    /// It does not know its pools yet.
+    pub(crate) async fn opening(name: &str, files: TlsFiles, address: SocketAddr) -> Self {
+        let pool = Arc::new(MemoryPool::new(MemoryPoolConfig::default()));
+        Self::serve_at(name, name, files, pool, address, false).await
     }
 
     async fn serve_at(
@@ -164,9 +173,11 @@ impl Node {
         files: TlsFiles,
         pool: Arc<MemoryPool>,
         address: SocketAddr,
+        is_open: bool,
     ) -> Self {
         let memory = ClusterMemory::default();
-        let (routes, executor) = routes(name, vec![Arc::clone(&pool)], &memory);
+        let pools = is_open.then(|| vec![Arc::clone(&pool)]);
+        let (routes, executor) = routes(name, pools, &memory);
         let identity = Arc::new(TlsIdentity::load(files, certified).unwrap());
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -182,6 +193,18 @@ impl Node {
         });
         let address = bound.await.unwrap();
         Self { name: name.to_owned(), pool, routes, address, memory, runtime: Some(runtime) }
+    }
+
+    /// Answers nothing until the guard is dropped, and keeps its connections.
+    pub(crate) fn hang(&self) -> std::sync::mpsc::Sender<()> {
+        let (guard, released) = std::sync::mpsc::channel::<()>();
+        let (hanging, begun) = std::sync::mpsc::channel();
+        self.runtime.as_ref().unwrap().spawn(async move {
+            hanging.send(()).unwrap();
+            let _ = released.recv();
+        });
+        begun.recv().unwrap();
+        guard
     }
 
     /// At once, with all its connections.
@@ -221,11 +244,34 @@ pub(crate) async fn router_called(
     addresses: Vec<String>,
     files: TlsFiles,
 ) -> (Router, Arc<Peers>) {
-    let identity = Arc::new(TlsIdentity::load(files, certified).unwrap());
     let config =
         PeersConfig { node: name.to_owned(), addresses, forgotten: None, is_observer: false };
+    router_with(config, certified, files).await
+}
+
+/// With a run directory, as it has after a restart.
+pub(crate) async fn router_that_remembers(
+    nodes: &[&Node],
+    authority: &Authority,
+    run: &Path,
+) -> (Router, Arc<Peers>) {
+    let config = PeersConfig {
+        node: "router".to_owned(),
+        addresses: nodes.iter().map(|node| node.address.to_string()).collect(),
+        forgotten: Some(run.join("forgotten")),
+        is_observer: false,
+    };
+    router_with(config, "router", authority.files("router")).await
+}
+
+async fn router_with(
+    config: PeersConfig,
+    certified: &str,
+    files: TlsFiles,
+) -> (Router, Arc<Peers>) {
+    let identity = Arc::new(TlsIdentity::load(files, certified).unwrap());
     let memory = ClusterMemory::default();
-    let (routes, _) = routes(name, Vec::new(), &memory);
+    let (routes, _) = routes(&config.node, Some(Vec::new()), &memory);
     let peers = Arc::new(Peers::new(config, routes.clone(), identity, memory).unwrap());
     peers.look().await;
     (Router::new(routes, Arc::clone(&peers), false), peers)
