@@ -42,7 +42,7 @@ impl Router {
         if is_alone || wanted.name.is_empty() {
             return self.carry_here(call).await;
         }
-        let _turn = self.creation_turn().await?;
+        let _turn = self.creations().wait(members.best_for(wanted)).await?;
         let held = hold_everywhere(members, call, wanted).await?;
         if let Some(owner) = held.iter().find(|held| held.has_volume) {
             return owner.carry(call).await;

@@ -61,7 +61,8 @@ impl Router {
                 home.node
             )));
         }
-        let _turn = self.creation_turn().await?;
+        let nodes = homes.iter().map(|(home, _)| home.node.clone()).collect();
+        let _turn = self.creations().wait(nodes).await?;
         let mut parts = Vec::new();
         for (home, pool) in homes {
             parts.push(begin(home, pool, &request, pools).await?);

@@ -18,6 +18,7 @@ mod peers;
 mod router;
 mod target;
 mod tls;
+mod turns;
 
 pub use listener::{PeerGate, PeerListener};
 pub use peers::{Peers, PeersConfig};

@@ -1,6 +1,6 @@
 //! What a router knows of the daemons, at one moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orlop_csi::routing::Creation;
 use orlop_model::{PoolId, Topology, TopologyRequirement};
@@ -84,6 +84,13 @@ impl Members {
 
     pub(crate) fn serves(&self, pool: &PoolId) -> bool {
         self.all.iter().any(|member| member.serves(pool))
+    }
+
+    /// The nodes that suit a new volume best; free space decides between them.
+    pub(crate) fn best_for(&self, wanted: &Creation) -> BTreeSet<String> {
+        let ranked = || self.all.iter().filter_map(|it| Some((it.rank(wanted)?, &it.node)));
+        let best = ranked().map(|(rank, _)| rank).min();
+        ranked().filter(|(rank, _)| Some(*rank) == best).map(|(_, node)| node.clone()).collect()
     }
 
     /// Is every place that the requirement allows a single node, all of whose pools are known? Then a daemon that

@@ -9,7 +9,6 @@ use orlop_csi::routing::{Scope, scope};
 use orlop_csi::self_check::NOT_READY;
 use orlop_csi::{Answering, Routes};
 use orlop_model::{NameDigest, ObjectName, PoolId, SnapshotId};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderValue, Request, Response};
@@ -20,11 +19,9 @@ use crate::members::{Member, Members};
 use crate::message::{Call, reply};
 use crate::peers::{PEER_TIMEOUT, Peers};
 use crate::target::Target;
+use crate::turns::Turns;
 
 pub(crate) type Controller = v1::controller_client::ControllerClient<Target>;
-
-/// Creations that are under way at once.
-const CREATIONS: usize = 64;
 
 /// Services whose calls may be for another daemon.
 const ROUTED: [&str; 6] = [
@@ -43,23 +40,20 @@ pub struct Router {
     peers: Arc<Peers>,
     /// Has this daemon pools, so that it is ready without any peer?
     has_pools: bool,
-    /// A creation keeps a call open on each peer, and a connection has a limit of those.
-    creations: Arc<Semaphore>,
+    creations: Turns,
 }
 
 impl Router {
     pub fn new(routes: Routes, peers: Arc<Peers>, has_pools: bool) -> Self {
-        Self { routes, peers, has_pools, creations: Arc::new(Semaphore::new(CREATIONS)) }
+        Self { routes, peers, has_pools, creations: Turns::default() }
     }
 
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
     }
 
-    /// A call that finds no turn waits, for as long as its caller does.
-    pub(crate) async fn creation_turn(&self) -> Result<OwnedSemaphorePermit, Status> {
-        let turn = Arc::clone(&self.creations).acquire_owned().await;
-        turn.map_err(|_| Status::unavailable("stopping; try again"))
+    pub(crate) fn creations(&self) -> &Turns {
+        &self.creations
     }
 
     async fn route(self, request: Request<Body>) -> Result<Response<Body>, Status> {

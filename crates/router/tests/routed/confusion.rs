@@ -41,6 +41,30 @@ async fn hundreds_of_creations_at_once_all_end() {
     assert_eq!(listed.into_inner().entries.len(), 400);
 }
 
+/// As many as a router lets begin at once, and more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_hangs_does_not_stop_creations_elsewhere() {
+    let (authority, a, b) = two_nodes().await;
+    let (router, _) = router_before(&[&a, &b], &authority).await;
+    let hanging = a.hang();
+    let mut creating = tokio::task::JoinSet::new();
+    for number in 0..100 {
+        let (mut client, name) = (controller(&router), format!("v{number}"));
+        // Some may be made on b, and a is asked first.
+        let nodes: &[&str] = if number % 2 == 0 { &["a"] } else { &["a", "b"] };
+        creating.spawn(async move { create(&mut client, new_volume_at(&name, nodes)).await });
+    }
+    // At the first of them, the others may not have begun.
+    for name in ["w", "x"] {
+        create(&mut controller(&router), new_volume_at(name, &["b"])).await.unwrap();
+    }
+    assert!(creating.try_join_next().is_none());
+    drop(hanging);
+    for made in creating.join_all().await {
+        made.unwrap();
+    }
+}
+
 /// A router has no volumes, and need not be known to another one.
 #[tokio::test(flavor = "multi_thread")]
 async fn routers_with_low_names_do_not_block_each_other() {
