@@ -1,6 +1,7 @@
 //! What a daemon knows of others, and tells them: a router fills it, and the service for peers reads it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,42 +12,73 @@ use crate::proto::peer;
 /// Clocks of nodes differ; a date that is further in the future than this is invalid.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Is a node gone for good, with these pools?
+/// What can be gone for good. A pool and its node are judged apart: the disk may be in another machine, and
+/// the machine may have another disk.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    Node(String),
+    Pool(PoolId),
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => write!(f, "node {node}"),
+            Self::Pool(pool) => write!(f, "pool {pool}"),
+        }
+    }
+}
+
+/// Is it gone for good?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    pub pools: BTreeSet<PoolId>,
+    /// The node, or that which the pool was on.
+    pub node: String,
     pub forgotten: bool,
-    /// In milliseconds since 1970. Of two about one node, the later one holds.
+    /// In milliseconds since 1970. Of two about one resource, the later one holds.
     pub at: i64,
 }
 
 impl Verdict {
-    pub fn now(pools: BTreeSet<PoolId>, forgotten: bool) -> Self {
-        Self { pools, forgotten, at: milliseconds_until(Duration::ZERO) }
+    pub fn now(node: &str, forgotten: bool) -> Self {
+        Self { node: node.to_owned(), forgotten, at: milliseconds_until(Duration::ZERO) }
     }
 
-    /// Holds against this one, also if its clock is ahead of ours.
+    /// Holds against `known`, also if the clock of that one was ahead of ours.
+    fn after(self, known: Option<&Self>) -> Self {
+        let next = known.map_or(self.at, |known| known.at.saturating_add(1));
+        Self { at: self.at.max(next), ..self }
+    }
+
+    /// Holds against this one.
     pub fn revoked(&self) -> Self {
-        let now = Self::now(BTreeSet::new(), false);
-        Self { at: now.at.max(self.at.saturating_add(1)), ..now }
+        Self::now(&self.node, false).after(Some(self))
     }
 
-    /// `None`: what it names is no node and no pools, or its date is far ahead.
-    pub fn parse(verdict: &peer::Verdict) -> Option<(String, Self)> {
-        let pools = verdict.pools.iter().map(|pool| pool.parse()).collect::<Result<_, _>>().ok()?;
-        let node: NodeId = verdict.node_id.parse().ok()?;
+    /// Of two of the same date, that it is there is the one that loses nothing.
+    fn holds_against(&self, known: &Self) -> bool {
+        (self.at, !self.forgotten) > (known.at, !known.forgotten)
+    }
+
+    /// `None`: what it names is no node and no pool, or its date is far ahead.
+    pub fn parse(verdict: &peer::Verdict) -> Option<(Resource, Self)> {
+        let node = verdict.node_id.parse::<NodeId>().ok()?.to_string();
+        let resource = match verdict.pool.as_str() {
+            "" => Resource::Node(node.clone()),
+            pool => Resource::Pool(pool.parse().ok()?),
+        };
         let (forgotten, at) = (verdict.forgotten, verdict.at);
         (at <= milliseconds_until(MAX_CLOCK_SKEW))
-            .then(|| (node.to_string(), Self { pools, forgotten, at }))
+            .then_some((resource, Self { node, forgotten, at }))
     }
 
-    pub fn to_proto(&self, node: &str) -> peer::Verdict {
-        peer::Verdict {
-            node_id: node.to_owned(),
-            pools: self.pools.iter().map(ToString::to_string).collect(),
-            forgotten: self.forgotten,
-            at: self.at,
-        }
+    fn to_proto(&self, resource: &Resource) -> peer::Verdict {
+        let pool = match resource {
+            Resource::Node(_) => String::new(),
+            Resource::Pool(pool) => pool.to_string(),
+        };
+        let (forgotten, at) = (self.forgotten, self.at);
+        peer::Verdict { node_id: self.node.clone(), pool, forgotten, at }
     }
 }
 
@@ -64,7 +96,19 @@ pub struct ClusterMemory {
 #[derive(Default)]
 struct State {
     members: Vec<peer::Member>,
-    verdicts: BTreeMap<String, Verdict>,
+    verdicts: BTreeMap<Resource, Verdict>,
+}
+
+impl State {
+    fn take(&mut self, resource: &Resource, verdict: Verdict) {
+        let was_forgotten = self.verdicts.get(resource).is_some_and(|known| known.forgotten);
+        match (was_forgotten, verdict.forgotten) {
+            (false, true) => tracing::warn!(%resource, "forgotten: it is gone for good"),
+            (true, false) => tracing::warn!(%resource, "it was forgotten, and is back"),
+            (true, true) | (false, false) => {}
+        }
+        self.verdicts.insert(resource.clone(), verdict);
+    }
 }
 
 impl ClusterMemory {
@@ -80,44 +124,51 @@ impl ClusterMemory {
         self.lock().members.clone()
     }
 
-    pub fn verdicts(&self) -> BTreeMap<String, Verdict> {
+    pub fn verdicts(&self) -> BTreeMap<Resource, Verdict> {
         self.lock().verdicts.clone()
     }
 
-    /// Nodes that are gone for good, by their pools.
-    pub fn forgotten(&self) -> BTreeMap<PoolId, String> {
+    pub(crate) fn described_verdicts(&self) -> Vec<peer::Verdict> {
+        self.lock().verdicts.iter().map(|(resource, verdict)| verdict.to_proto(resource)).collect()
+    }
+
+    /// Pools that are gone for good, and the node that each was on.
+    pub fn forgotten_pools(&self) -> BTreeMap<PoolId, String> {
         let state = self.lock();
-        let forgotten = state.verdicts.iter().filter(|(_, verdict)| verdict.forgotten);
-        let pools = forgotten.flat_map(|(node, verdict)| {
-            verdict.pools.iter().map(move |pool| (pool.clone(), node.clone()))
-        });
-        pools.collect()
+        let pool = |(resource, verdict): (&Resource, &Verdict)| match resource {
+            Resource::Pool(pool) if verdict.forgotten => Some((pool.clone(), verdict.node.clone())),
+            Resource::Pool(_) | Resource::Node(_) => None,
+        };
+        state.verdicts.iter().filter_map(pool).collect()
     }
 
-    pub fn is_forgotten(&self, node: &str) -> bool {
-        self.lock().verdicts.get(node).is_some_and(|verdict| verdict.forgotten)
+    pub fn is_forgotten(&self, resource: &Resource) -> bool {
+        self.lock().verdicts.get(resource).is_some_and(|verdict| verdict.forgotten)
     }
 
-    /// The node answers, so it is not gone.
-    pub fn revoke(&self, node: &str) {
-        let known = self.lock().verdicts.get(node).cloned();
-        if let Some(known) = known.filter(|known| known.forgotten) {
-            self.judge(node, known.revoked());
-        }
-    }
-
-    /// Takes a verdict, unless a later one is known.
-    pub fn judge(&self, node: &str, verdict: Verdict) {
+    /// It answers or is served, so it is not gone.
+    pub fn revoke(&self, resource: &Resource) {
         let mut state = self.lock();
-        let known = state.verdicts.get(node);
-        if known.is_some_and(|known| known.at >= verdict.at) {
-            return;
+        let known = state.verdicts.get(resource).filter(|known| known.forgotten);
+        if let Some(revoked) = known.map(Verdict::revoked) {
+            state.take(resource, revoked);
         }
-        match (known.is_some_and(|known| known.forgotten), verdict.forgotten) {
-            (false, true) => tracing::warn!(node, "forgot a node that is gone for good"),
-            (true, false) => tracing::warn!(node, "a node that was forgotten is back"),
-            (true, true) | (false, false) => {}
+    }
+
+    /// An operator says that it is gone for good, which holds against all that is known: the clock of the one
+    /// who said otherwise may be ahead.
+    pub fn forget(&self, node: &str, resource: &Resource) {
+        let mut state = self.lock();
+        let verdict = Verdict::now(node, true).after(state.verdicts.get(resource));
+        state.take(resource, verdict);
+    }
+
+    /// Takes the verdict of another daemon, unless a later one is known.
+    pub fn judge(&self, resource: &Resource, verdict: Verdict) {
+        let mut state = self.lock();
+        let known = state.verdicts.get(resource);
+        if known.is_none_or(|known| verdict.holds_against(known)) {
+            state.take(resource, verdict);
         }
-        state.verdicts.insert(node.to_owned(), verdict);
     }
 }

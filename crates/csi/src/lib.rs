@@ -31,7 +31,7 @@ mod socket_watch;
 mod status;
 
 pub use call_stats::{CallStats, EndedCalls};
-pub use cluster_memory::{ClusterMemory, Verdict};
+pub use cluster_memory::{ClusterMemory, Resource, Verdict};
 pub use executor::{Executor, RunningCalls, most_threads};
 pub use features::{Features, Mode};
 pub use introspection::IntrospectionError;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use orlop_csi::proto::peer;
 use orlop_csi::{ClusterMemory, Routes};
 use orlop_model::PoolId;
-use orlop_router::{Peers, PeersConfig};
+use orlop_router::{Informed, Peers, PeersConfig};
 
 use crate::config::{self, Config, ConfigError};
 use crate::doctor::{COULD_NOT_LOOK, Printer};
@@ -147,48 +147,71 @@ async fn forget(
     printer: &Printer,
 ) -> Result<(), ConfigError> {
     let wrong =
-        |problem: String| Err(ConfigError::new(format!("cannot forget node {node}"), problem));
+        |problem: &str| Err(ConfigError::new(format!("cannot forget node {node}"), problem));
     let known = peers.described();
     let member = known.iter().find(|member| member.node_id == node);
-    if peers.is_reached(node) {
-        return wrong("it answers, or did so a few seconds ago; stop its daemon first".to_owned());
+    let is_there = peers.is_reached(node);
+    let mut pools: BTreeSet<PoolId> = given.iter().cloned().collect();
+    match member {
+        _ if is_there && given.is_empty() => {
+            return wrong(
+                "it answers, or did so a few seconds ago; stop its daemon first, or name pools \
+                 that it has lost with --pool",
+            );
+        }
+        Some(member) if is_there && member.incomplete => {
+            return wrong(
+                "it is still opening its pools, or one of them is absent; try again later, or \
+                 take that pool out of its configuration",
+            );
+        }
+        Some(member) if !is_there => {
+            pools.extend(member.pools.iter().filter_map(|pool| pool.id.parse().ok()));
+        }
+        None if pools.is_empty() => {
+            return wrong(
+                "no daemon remembers its pools; name them with --pool, as in the ids of its \
+                 volumes (v-POOL-...)",
+            );
+        }
+        Some(_) | None => {}
     }
-    let remembered = member.into_iter().flat_map(|member| &member.pools);
-    let mut pools: BTreeSet<PoolId> = remembered.filter_map(|pool| pool.id.parse().ok()).collect();
-    pools.extend(given.iter().cloned());
-    if pools.is_empty() && member.is_none() {
-        return wrong(
-            "no daemon remembers its pools; name them with --pool, as in the ids of its volumes \
-             (v-POOL-...)"
-                .to_owned(),
-        );
-    }
-    let serves = |pool: &PoolId| {
-        known.iter().find(|member| {
-            member.away.is_empty() && member.pools.iter().any(|it| it.id == pool.as_str())
-        })
-    };
     // Its disk may be in another machine by now.
+    let others = known.iter().filter(|member| is_there || member.node_id != node);
+    let others: Vec<&peer::Member> = others.collect();
     pools.retain(|pool| {
-        let server = serves(pool);
+        let serves = |member: &&&peer::Member| member.pools.iter().any(|it| it.id == pool.as_str());
+        let server = others.iter().find(serves);
         if let Some(server) = server {
             printer.say(format!("pool {pool} is kept: node {} serves it", server.node_id));
         }
         server.is_none()
     });
-    let informed = peers.forget(node, pools.clone()).await;
-    if informed.iter().all(|(_, outcome)| outcome.is_err()) {
-        return wrong("no daemon could be reached; is the cluster up?".to_owned());
+    if is_there && pools.is_empty() {
+        return wrong("it answers, and none of these pools is lost");
     }
+    let informed = match is_there {
+        true => peers.forget_pools(node, pools.clone()).await,
+        false => peers.forget(node, pools.clone()).await,
+    };
+    report(printer, &informed);
+    if informed.iter().all(|(_, outcome)| outcome.is_err()) {
+        return wrong("no daemon could be informed; is the cluster up?");
+    }
+    if !is_there {
+        printer.say(format!("node {node} is forgotten"));
+    }
+    for pool in &pools {
+        printer.say(format!("what was on its pool {pool} can be deleted"));
+    }
+    Ok(())
+}
+
+fn report(printer: &Printer, informed: &[Informed]) {
     for (other, outcome) in informed {
         match outcome {
             Ok(()) => printer.say(format!("node {other} is informed")),
             Err(why) => printer.say(format!("node {other} could not be informed: {why}")),
         }
     }
-    printer.say(format!("node {node} is forgotten"));
-    for pool in &pools {
-        printer.say(format!("what was on its pool {pool} can be deleted"));
-    }
-    Ok(())
 }

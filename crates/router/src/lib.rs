@@ -21,6 +21,6 @@ mod tls;
 mod turns;
 
 pub use listener::{PeerGate, PeerListener};
-pub use peers::{Peers, PeersConfig};
+pub use peers::{Informed, Peers, PeersConfig};
 pub use router::Router;
 pub use tls::{OwnCertificate, TlsError, TlsFiles, TlsIdentity, fits_in_a_certificate};

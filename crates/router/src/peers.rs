@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use orlop_csi::proto::peer;
 use orlop_csi::proto::peer::peer_client::PeerClient;
-use orlop_csi::{ClusterMemory, Routes, Verdict};
+use orlop_csi::{ClusterMemory, Resource, Routes};
 use orlop_model::PoolId;
 use tokio::net::lookup_host;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tonic::codegen::http::HeaderValue;
 
-use crate::forgotten;
+use crate::forgotten::{self, Forgotten};
 use crate::members::{Member, Members};
 use crate::target::Target;
 use crate::tls::TlsIdentity;
@@ -45,6 +45,9 @@ pub struct PeersConfig {
     pub is_observer: bool,
 }
 
+/// A daemon, and whether it could be informed.
+pub type Informed = (String, Result<(), String>);
+
 pub struct Peers {
     config: PeersConfig,
     caller: HeaderValue,
@@ -53,7 +56,7 @@ pub struct Peers {
     memory: ClusterMemory,
     known: RwLock<Known>,
     /// As it was written last.
-    written: Mutex<BTreeMap<String, Verdict>>,
+    written: Mutex<Forgotten>,
     /// A call has just found that a peer does not answer.
     doubt: Notify,
 }
@@ -69,16 +72,17 @@ impl Peers {
         let caller = HeaderValue::from_str(&config.node)
             .map_err(|_| format!("the node id {:?} cannot be sent to peers", config.node))?;
         let written = config.forgotten.as_deref().map(forgotten::read).unwrap_or_default();
-        for (node, verdict) in &written {
-            memory.judge(node, verdict.clone());
+        for (resource, verdict) in &written.verdicts {
+            memory.judge(resource, verdict.clone());
         }
+        let known = RwLock::new(Known::with_abandoned(written.addresses.clone()));
         Ok(Self {
             config,
             caller,
             routes,
             identity,
             memory,
-            known: RwLock::default(),
+            known,
             written: Mutex::new(written),
             doubt: Notify::new(),
         })
@@ -128,28 +132,26 @@ impl Peers {
         known.set_unresolved(unresolved);
         known.take_in(answers, &addresses, this.as_ref());
         known.hear_of(heard, this.as_ref());
-        for (node, verdict) in verdicts {
-            // Of one that answers, what is passed on is that it is there.
-            let is_wrong =
-                verdict.forgotten && known.answering().any(|answering| *answering == node);
-            self.memory.judge(&node, if is_wrong { verdict.revoked() } else { verdict });
+        let present = known.present(this.as_ref());
+        for (resource, verdict) in verdicts {
+            // Of what is there, what is passed on is that it is there.
+            let is_wrong = verdict.forgotten && present.contains(&resource);
+            self.memory.judge(&resource, if is_wrong { verdict.revoked() } else { verdict });
         }
-        for node in known.answering() {
-            self.memory.revoke(node);
-        }
-        known.forget(|node| self.memory.is_forgotten(node));
+        present.iter().for_each(|resource| self.memory.revoke(resource));
+        known.forget(|node| self.memory.is_forgotten(&Resource::Node(node.to_owned())));
         self.memory.set_members(known.described());
+        let addresses = known.abandoned().clone();
         drop(known);
-        self.write_verdicts();
+        self.write(Forgotten { verdicts: self.memory.verdicts(), addresses });
     }
 
-    fn write_verdicts(&self) {
+    fn write(&self, forgotten: Forgotten) {
         let Some(path) = &self.config.forgotten else { return };
-        let verdicts = self.memory.verdicts();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if *written != verdicts {
-            forgotten::write(path, &verdicts);
-            *written = verdicts;
+        if *written != forgotten {
+            forgotten::write(path, &forgotten);
+            *written = forgotten;
         }
     }
 
@@ -178,9 +180,14 @@ impl Peers {
                 away: None,
             },
         };
-        let all = std::iter::once(this).chain(known.members(&self.caller)).collect();
-        let silent = known.silent();
-        Members { all, forgotten: self.memory.forgotten(), silent }
+        let all: Vec<_> = std::iter::once(this).chain(known.members(&self.caller)).collect();
+        let mut forgotten = self.memory.forgotten_pools();
+        // A node that is back, and has not yet said which pools it has, may have this one.
+        forgotten.retain(|_, node| {
+            let is_known = || all.iter().any(|member| member.node == *node && member.complete);
+            self.memory.is_forgotten(&Resource::Node(node.clone())) || is_known()
+        });
+        Members { all, forgotten, silent: known.silent() }
     }
 
     /// What is known, in the words of the protocol.
@@ -190,7 +197,7 @@ impl Peers {
 
     /// Pools that are gone for good, and the node that each was on.
     pub fn forgotten(&self) -> BTreeMap<PoolId, String> {
-        self.memory.forgotten()
+        self.memory.forgotten_pools()
     }
 
     /// Addresses at which no daemon has answered yet, and why.
@@ -204,13 +211,18 @@ impl Peers {
     }
 
     /// Tells every daemon that can be reached, and returns their names.
-    pub async fn forget(
-        &self,
-        node: &str,
-        pools: BTreeSet<PoolId>,
-    ) -> Vec<(String, Result<(), String>)> {
-        let verdict = Some(Verdict::now(pools, true).to_proto(node));
-        let request = peer::ForgetRequest { verdict };
+    pub async fn forget(&self, node: &str, pools: BTreeSet<PoolId>) -> Vec<Informed> {
+        self.inform(node, pools, false).await
+    }
+
+    /// As [`Self::forget`], of a node that is there without these pools.
+    pub async fn forget_pools(&self, node: &str, pools: BTreeSet<PoolId>) -> Vec<Informed> {
+        self.inform(node, pools, true).await
+    }
+
+    async fn inform(&self, node: &str, pools: BTreeSet<PoolId>, pools_only: bool) -> Vec<Informed> {
+        let pools = pools.iter().map(ToString::to_string).collect();
+        let request = peer::ForgetRequest { node_id: node.to_owned(), pools, pools_only };
         let mut informed = Vec::new();
         for member in self.members().await.reachable().skip(1) {
             let mut client = PeerClient::new(member.target.clone());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use orlop_engine::Engine;
-use orlop_model::{Error, Result, Topology};
+use orlop_model::{Error, NodeId, Result, Topology};
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 use group_part::PartStream;
 
 use super::{Answer, answer, note_name};
-use crate::cluster_memory::{ClusterMemory, Verdict};
+use crate::cluster_memory::{ClusterMemory, Resource};
 use crate::executor::{Executor, Subject};
 use crate::features::Features;
 use crate::name_holds::{NameHolds, Session};
@@ -53,23 +53,25 @@ impl Peer {
             name: pool.name,
             segments: segments(&pool.topology),
         };
-        let verdicts = self.memory.verdicts();
         peer::DescribeResponse {
             node_id: self.features.node.id.to_string(),
             pools: pools.into_iter().map(pool).collect(),
             complete,
             version: self.features.version.clone(),
             members: self.memory.members(),
-            verdicts: verdicts.iter().map(|(node, verdict)| verdict.to_proto(node)).collect(),
+            verdicts: self.memory.described_verdicts(),
             instance: self.instance.clone(),
         }
     }
 
-    fn forget(&self, request: peer::ForgetRequest) -> Result<peer::ForgetResponse> {
-        let verdict = request.verdict.as_ref().and_then(Verdict::parse);
-        let (node, verdict) =
-            verdict.ok_or_else(|| Error::invalid("verdict", "is missing or names no pools"))?;
-        self.memory.judge(&node, verdict);
+    fn forget(&self, request: &peer::ForgetRequest) -> Result<peer::ForgetResponse> {
+        let node = request.node_id.parse::<NodeId>()?.to_string();
+        let pools = request.pools.iter().map(|pool| pool.parse().map(Resource::Pool));
+        let mut resources = pools.collect::<Result<Vec<_>>>()?;
+        if !request.pools_only {
+            resources.push(Resource::Node(node.clone()));
+        }
+        resources.iter().for_each(|resource| self.memory.forget(&node, resource));
         Ok(peer::ForgetResponse {})
     }
 
@@ -125,7 +127,7 @@ impl peer::peer_server::Peer for Peer {
     }
 
     async fn forget(&self, request: Request<peer::ForgetRequest>) -> Answer<peer::ForgetResponse> {
-        answer(self.forget(request.into_inner()))
+        answer(self.forget(&request.into_inner()))
     }
 
     type TakeGroupPartStream = PartStream;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orlop_csi::Verdict;
 use orlop_csi::proto::peer;
+use orlop_csi::{Resource, Verdict};
 use orlop_model::{NodeId, Topology};
 
 use crate::members::{Member, MemberPool};
@@ -85,7 +85,7 @@ pub(super) struct Heard {
     pub(super) members: BTreeMap<String, Description>,
     /// Nodes that one of them can reach.
     pub(super) reached: BTreeSet<String>,
-    pub(super) verdicts: Vec<(String, Verdict)>,
+    pub(super) verdicts: Vec<(Resource, Verdict)>,
 }
 
 impl Heard {

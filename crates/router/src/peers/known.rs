@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use orlop_csi::Resource;
 use orlop_csi::proto::peer;
 use tonic::codegen::http::HeaderValue;
 
@@ -22,8 +23,8 @@ pub(super) struct Known {
     reached: BTreeSet<String>,
     /// Addresses without a usable answer, and why: none came, or another daemon has the same node id.
     silent: BTreeMap<SocketAddr, String>,
-    /// Where forgotten daemons were: that none answers there is no news.
-    abandoned: BTreeSet<SocketAddr>,
+    /// Where forgotten daemons were, until one answers there: that none does is expected.
+    abandoned: BTreeMap<SocketAddr, String>,
     /// Names that could not be resolved, and why.
     unresolved: BTreeMap<String, String>,
     has_looked: bool,
@@ -37,6 +38,25 @@ struct Peer {
 }
 
 impl Known {
+    pub(super) fn with_abandoned(abandoned: BTreeMap<SocketAddr, String>) -> Self {
+        Self { abandoned, ..Self::default() }
+    }
+
+    pub(super) fn abandoned(&self) -> &BTreeMap<SocketAddr, String> {
+        &self.abandoned
+    }
+
+    /// The daemons that answer, and what they serve.
+    pub(super) fn present(&self, this: Option<&Description>) -> BTreeSet<Resource> {
+        let peers = self.members.values().filter(|peer| peer.away.is_none());
+        let described = peers.map(|peer| &peer.description).chain(this);
+        let resources = described.flat_map(|description| {
+            let pools = description.pools.iter().map(|pool| Resource::Pool(pool.id.clone()));
+            pools.chain([Resource::Node(description.node.clone())])
+        });
+        resources.collect()
+    }
+
     pub(super) fn has_looked(&self) -> bool {
         self.has_looked
     }
@@ -95,6 +115,7 @@ impl Known {
         for (address, answer) in answers {
             match answer {
                 Ok(seen) => {
+                    self.abandoned.remove(&address);
                     let node = seen.description.node.clone();
                     let instance = seen.description.instance.clone();
                     match instances.get(&node) {
@@ -162,7 +183,7 @@ impl Known {
             note_away(node, peer, why.clone());
             is_known = true;
         }
-        if !is_known {
+        if !is_known && !self.abandoned.contains_key(&address) {
             self.silent.insert(address, why);
         }
     }
@@ -189,11 +210,12 @@ impl Known {
     pub(super) fn forget(&mut self, is_forgotten: impl Fn(&str) -> bool) {
         let gone = |node: &str, peer: &Peer| peer.away.is_some() && is_forgotten(node);
         let left = self.members.iter().filter(|(node, peer)| gone(node, peer));
-        self.abandoned.extend(left.map(|(_, peer)| peer.address));
+        self.abandoned.extend(left.map(|(node, peer)| (peer.address, node.clone())));
+        self.abandoned.retain(|_, node| is_forgotten(node));
         self.members.retain(|node, peer| !gone(node, peer));
         self.heard_of.retain(|node, _| !is_forgotten(node));
         let abandoned = &self.abandoned;
-        self.silent.retain(|address, _| !abandoned.contains(address));
+        self.silent.retain(|address, _| !abandoned.contains_key(address));
     }
 
     pub(super) fn described(&self) -> Vec<peer::Member> {

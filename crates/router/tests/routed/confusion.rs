@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use orlop_csi::Verdict;
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::peer;
-use orlop_model::Pool;
+use orlop_csi::{Resource, Verdict};
+use orlop_model::{Pool, PoolId};
 use tonic::Code;
 
 use crate::cluster::{Authority, Node, controller, router_at, router_before};
@@ -18,6 +18,11 @@ async fn two_nodes() -> (Authority, Node, Node) {
     let a = Node::start("a", &authority, SIZE).await;
     let b = Node::start("b", &authority, SIZE).await;
     (authority, a, b)
+}
+
+/// What is judged when it is forgotten.
+fn resources_of(node: &Node) -> [Resource; 2] {
+    [Resource::Node(node.name.clone()), Resource::Pool(node.pool.id().clone())]
 }
 
 fn list() -> v1::ListVolumesRequest {
@@ -106,8 +111,10 @@ async fn a_forgotten_node_that_comes_back_counts_again() {
         expect(create(&mut client, new_volume("v")).await, Code::Unavailable);
     }
     // An older verdict, from a daemon that was down meanwhile, changes nothing.
-    let old = Verdict { pools: [b.pool.id().clone()].into(), forgotten: true, at: 1 };
-    a.memory.judge("b", old);
+    let old = Verdict { node: "b".to_owned(), forgotten: true, at: 1 };
+    for resource in resources_of(&b) {
+        a.memory.judge(&resource, old.clone());
+    }
     peers.look().await;
     expect(delete(&mut client, &volume).await, Code::Unavailable);
 }
@@ -119,10 +126,10 @@ async fn a_node_that_answers_is_not_gone_whatever_others_say() {
     let (router, peers) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap().volume_id;
-    let pools = || [b.pool.id().clone()].into();
-    let ahead =
-        Verdict { at: Verdict::now(pools(), true).at + 600_000, ..Verdict::now(pools(), true) };
-    a.memory.judge("b", ahead);
+    let now = Verdict::now("b", true);
+    for resource in resources_of(&b) {
+        a.memory.judge(&resource, Verdict { at: now.at + 600_000, ..now.clone() });
+    }
     peers.look().await;
     assert_eq!(peers.forgotten(), [].into());
     client.list_volumes(list()).await.unwrap();
@@ -140,9 +147,12 @@ async fn what_is_no_node_id_is_not_taken_from_peers() {
     let (authority, a, b) = two_nodes().await;
     let member = peer::Member { node_id: "bad\nnode".to_owned(), ..Default::default() };
     a.memory.set_members(vec![member]);
-    a.memory.judge("x 1 back \nb", Verdict::now([b.pool.id().clone()].into(), true));
-    let far = Verdict { at: i64::MAX, ..Verdict::now([b.pool.id().clone()].into(), true) };
-    a.memory.judge("c", far);
+    let pool: PoolId = "0badcafe".parse().unwrap();
+    let verdict = Verdict::now("x\n1 forgotten - b", true);
+    a.memory.judge(&Resource::Node(verdict.node.clone()), verdict.clone());
+    a.memory.judge(&Resource::Pool(pool), verdict);
+    let far = Verdict { at: i64::MAX, ..Verdict::now("c", true) };
+    a.memory.judge(&Resource::Pool("00c0ffee".parse().unwrap()), far);
     let (router, peers) = router_before(&[&a, &b], &authority).await;
     assert_eq!(peers.forgotten(), [].into());
     controller(&router).list_volumes(list()).await.unwrap();

@@ -8,6 +8,7 @@ mod certificates;
 mod cluster;
 mod confusion;
 mod creating;
+mod forgetting;
 mod groups;
 mod health;
 mod lists;
