@@ -21,8 +21,9 @@ pub enum Scope {
     Volume(Box<Creation>),
     /// The one that serves the pool of the source, unless a snapshot of this name exists elsewhere.
     Snapshot { name: String, pool: PoolId },
-    /// The one that serves all these pools.
-    Group(Vec<PoolId>),
+    /// The one that serves all these pools, those of the members, unless a group of this name exists elsewhere. A
+    /// group without members may be on any.
+    VolumeGroup { name: String, pools: Vec<PoolId> },
     /// The daemons that serve the pools of the sources.
     GroupSnapshot(Vec<PoolId>),
     /// The daemons that serve the pools of the members.
@@ -188,7 +189,12 @@ fn v0_controller(method: &str, message: &[u8]) -> Option<Scope> {
 fn volume_groups(method: &str, message: &[u8]) -> Option<Scope> {
     match method {
         "CreateVolumeGroup" => {
-            of_volumes(&read::<volumegroup::CreateVolumeGroupRequest>(message)?.volume_ids)
+            let request = read::<volumegroup::CreateVolumeGroupRequest>(message)?;
+            let pools = match request.volume_ids.as_slice() {
+                [] => Vec::new(),
+                ids => pools_of(ids)?,
+            };
+            Some(Scope::VolumeGroup { name: request.name, pools })
         }
         "ModifyVolumeGroupMembership" => {
             let request = read::<volumegroup::ModifyVolumeGroupMembershipRequest>(message)?;
@@ -232,14 +238,6 @@ fn pools_of(ids: &[String]) -> Option<Vec<PoolId>> {
     pools.sort();
     pools.dedup();
     Some(pools).filter(|pools| !pools.is_empty())
-}
-
-fn of_volumes(ids: &[String]) -> Option<Scope> {
-    let pools = pools_of(ids)?;
-    Some(match pools.as_slice() {
-        [only] => Scope::Pool(only.clone()),
-        _ => Scope::Group(pools),
-    })
 }
 
 fn of_snapshot(id: &str) -> Option<Scope> {

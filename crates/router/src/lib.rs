@@ -19,6 +19,7 @@ mod router;
 mod target;
 mod tls;
 mod turns;
+mod volume_group;
 
 pub use listener::{PeerGate, PeerListener};
 pub use peers::{Informed, Peers, PeersConfig};

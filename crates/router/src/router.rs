@@ -15,7 +15,7 @@ use tonic::codegen::http::{HeaderValue, Request, Response};
 use tonic::{Code, Status};
 use tower::Service;
 
-use crate::members::{Member, Members};
+use crate::members::Members;
 use crate::message::{Call, reply};
 use crate::peers::{PEER_TIMEOUT, Peers};
 use crate::target::Target;
@@ -73,7 +73,9 @@ impl Router {
                 self.to_owner(&members, &pool, &call).await
             }
             Scope::Volume(wanted) => self.create(&members, &call, &wanted).await,
-            Scope::Group(pools) => self.to_one_owner(&members, &pools, &call).await,
+            Scope::VolumeGroup { name, pools } => {
+                self.create_volume_group(&members, &call, (&name, &pools)).await
+            }
             Scope::GroupSnapshot(pools) => self.create_group(&members, &call, &pools).await,
             Scope::GroupSnapshotParts if call.path().contains("/Delete") => {
                 self.delete_group(&members, &call).await
@@ -102,29 +104,6 @@ impl Router {
             (owner, _) => owner?.map(|owner| owner.target.clone()),
         };
         owner.unwrap_or_else(|| self.peers.here()).carry(call.request()).await
-    }
-
-    /// GG-27: volumes of one group are on one pool.
-    async fn to_one_owner(
-        &self,
-        members: &Members,
-        pools: &[PoolId],
-        call: &Call,
-    ) -> Result<Response<Body>, Status> {
-        let mut owners: Vec<&Member> = Vec::new();
-        for pool in pools {
-            owners.extend(members.owner(pool)?);
-        }
-        owners.dedup_by(|one, other| one.node == other.node);
-        match owners.as_slice() {
-            [first, second, ..] => Err(Status::failed_precondition(format!(
-                "cannot group these volumes: some are on node {} and some on node {}; a group has \
-                 volumes of one pool",
-                first.node, second.node
-            ))),
-            [only] => only.target.clone().carry(call.request()).await,
-            [] => self.peers.here().carry(call.request()).await,
-        }
     }
 
     /// Ready as soon as any daemon can do something (ID-24), and it is known which ones there are.

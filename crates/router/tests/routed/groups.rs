@@ -3,6 +3,8 @@
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
 use orlop_csi::proto::csi::v1::group_controller_client::GroupControllerClient;
+use orlop_csi::proto::volumegroup::CreateVolumeGroupRequest;
+use orlop_csi::proto::volumegroup::controller_client::ControllerClient as VolumeGroupClient;
 use orlop_model::Pool;
 use orlop_router::Router;
 use tonic::Code;
@@ -161,4 +163,41 @@ async fn an_interrupted_group_is_completed_by_the_next_call() {
         groups.delete_volume_group_snapshot(request).await.unwrap();
     }
     drop(fixture.router);
+}
+
+/// Of CSI-Addons, which are on one pool.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_group_has_its_name_on_all_nodes() {
+    let fixture = fixture().await;
+    let mut groups = VolumeGroupClient::new(fixture.router.clone());
+    let request = |name: &str, volumes: &[&String]| CreateVolumeGroupRequest {
+        name: name.to_owned(),
+        volume_ids: volumes.iter().map(|id| (*id).clone()).collect(),
+        ..Default::default()
+    };
+    let mut create = async |request| {
+        let created = groups.create_volume_group(request).await?;
+        Ok::<_, tonic::Status>(created.into_inner().volume_group.unwrap().volume_group_id)
+    };
+    let [on_a, on_b, ..] = fixture.sources.as_slice() else { panic!() };
+    let filled = create(request("filled", &[on_b])).await.unwrap();
+    assert_eq!(create(request("filled", &[on_b])).await.unwrap(), filled);
+    // Members come and go, so the same call without any is one of the same group.
+    assert_eq!(create(request("filled", &[])).await.unwrap(), filled);
+    expect(create(request("filled", &[on_a])).await, Code::AlreadyExists);
+    expect(create(request("both", &[on_a, on_b])).await, Code::FailedPrecondition);
+    let empty = create(request("empty", &[])).await.unwrap();
+    assert_eq!(create(request("empty", &[])).await.unwrap(), empty);
+    expect(create(request("", &[])).await, Code::InvalidArgument);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_volume_group_is_not_made_while_a_node_may_have_it() {
+    let mut fixture = fixture().await;
+    fixture.nodes[1].stop();
+    let nodes: Vec<_> = fixture.nodes.iter().collect();
+    let (router, _) = router_before(&nodes, &fixture.authority).await;
+    let request = CreateVolumeGroupRequest { name: "g".to_owned(), ..Default::default() };
+    let refused = VolumeGroupClient::new(router).create_volume_group(request).await;
+    expect(refused, Code::Unavailable);
 }
