@@ -54,15 +54,13 @@ impl Engine {
 /// A full pool shows on the device as an error of input and output, or not at all by number. So a failure on a device
 /// whose pool has no room left is named after that.
 fn named_by_room<T>(pool: &PoolRef, id: &VolumeId, bytes: u64, done: Result<T>) -> Result<T> {
-    done.map_err(|failure| match failure {
-        Error::Failed { .. } => match pool.provisioner().check_takes(id, bytes) {
-            Err(Error::Exhausted(shortage)) => {
-                Error::Exhausted(Reason::explained(format!("{shortage} ({failure})"), failure))
-            }
-            Ok(()) | Err(_) => failure,
-        },
-        other => other,
-    })
+    let Err(failure @ Error::Failed { .. }) = done else { return done };
+    match pool.provisioner().check_takes(id, bytes) {
+        Err(Error::Exhausted(shortage)) => {
+            Err(Error::Exhausted(Reason::explained(format!("{shortage} ({failure})"), failure)))
+        }
+        Ok(()) | Err(_) => Err(failure),
+    }
 }
 
 /// The same, for mounting a filesystem.
