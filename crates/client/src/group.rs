@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::failure::{EXIT_CODES, Failure, Result};
 use crate::inventory::{self, Snapshot};
 use crate::output::{Answer, Table};
+use crate::resolve::Match;
 use crate::session::{Change, Common, Destroy, FindSettings, Session, Watch};
 use crate::terminal::confirm;
 use crate::{pairs, resolve};
@@ -77,7 +78,7 @@ pub(crate) async fn run(arguments: GroupArguments, find: FindSettings<'_>) -> Re
     match arguments.command {
         GroupCommand::List { watch } => session.watch(watch, async || list(&session).await).await,
         GroupCommand::Show { group, watch } => {
-            let id = find_group(&session, &group).await?;
+            let id = find_group(&session, &group, Match::Beginning).await?;
             session.watch(watch, async || show(&session, &id).await).await
         }
         GroupCommand::Create { name, volumes, parameters, change } => {
@@ -98,8 +99,8 @@ async fn groups(session: &Session) -> Result<BTreeMap<String, Vec<Snapshot>>> {
     Ok(found)
 }
 
-async fn find_group(session: &Session, given: &str) -> Result<String> {
-    resolve::group(groups(session).await?.into_keys().collect(), given)
+async fn find_group(session: &Session, given: &str, enough: Match) -> Result<String> {
+    resolve::group(groups(session).await?.into_keys().collect(), given, enough)
 }
 
 async fn list(session: &Session) -> Result<Answer> {
@@ -205,7 +206,7 @@ async fn create(
 }
 
 async fn delete(session: &Session, given: &str, destroy: Destroy) -> Result<()> {
-    let id = find_group(session, given).await?;
+    let id = find_group(session, given, Match::Whole).await?;
     let members = groups(session).await?.remove(&id).unwrap_or_default();
     let listed: Vec<&str> = members.iter().map(|it| it.id.as_str()).collect();
     let what =

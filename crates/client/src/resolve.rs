@@ -9,6 +9,8 @@ use crate::plugin::{Offer, Plugin};
 /// More names are not asked for, one by one, to find what was meant.
 const MOST_NAMES: usize = 500;
 const MOST_CANDIDATES: usize = 10;
+/// Of a digest: names such as `c` or `db` begin the digests of other volumes.
+const SHORTEST_DIGEST: usize = 8;
 /// Of Jaro and Winkler: below this, a suggestion confuses.
 const SIMILAR: f64 = 0.8;
 
@@ -43,6 +45,14 @@ impl Kind {
     }
 }
 
+/// How much of an id or a name is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Match {
+    /// For what destroys an object: a repeated `delete data` must not find `data-2`.
+    Whole,
+    Beginning,
+}
+
 /// An object that could be meant.
 #[derive(Debug, Clone)]
 struct Candidate {
@@ -51,12 +61,20 @@ struct Candidate {
 }
 
 pub(crate) async fn volume(plugin: &Plugin, given: &str) -> Result<String> {
+    find_volume(plugin, given, Match::Beginning).await
+}
+
+pub(crate) async fn whole_volume(plugin: &Plugin, given: &str) -> Result<String> {
+    find_volume(plugin, given, Match::Whole).await
+}
+
+async fn find_volume(plugin: &Plugin, given: &str, enough: Match) -> Result<String> {
     if !plugin.offers(Offer::ListVolumes) {
         return as_it_is(given, Kind::Volume);
     }
     let ids: Vec<String> =
         inventory::volumes(plugin).await?.into_iter().map(|volume| volume.id).collect();
-    if let Some(id) = by_id(Kind::Volume, given, &ids)? {
+    if let Some(id) = by_id(Kind::Volume, given, &ids, enough)? {
         return Ok(id);
     }
     let mut named = Vec::new();
@@ -69,16 +87,24 @@ pub(crate) async fn volume(plugin: &Plugin, given: &str) -> Result<String> {
         };
         named.push(Candidate { id, name });
     }
-    by_name(Kind::Volume, given, &named)
+    by_name(Kind::Volume, given, &named, enough)
 }
 
 pub(crate) async fn snapshot(plugin: &Plugin, given: &str) -> Result<String> {
+    find_snapshot(plugin, given, Match::Beginning).await
+}
+
+pub(crate) async fn whole_snapshot(plugin: &Plugin, given: &str) -> Result<String> {
+    find_snapshot(plugin, given, Match::Whole).await
+}
+
+async fn find_snapshot(plugin: &Plugin, given: &str, enough: Match) -> Result<String> {
     if !plugin.offers(Offer::ListSnapshots) {
         return as_it_is(given, Kind::Snapshot);
     }
     let ids: Vec<String> =
         inventory::snapshots(plugin, None).await?.into_iter().map(|it| it.id).collect();
-    if let Some(id) = by_id(Kind::Snapshot, given, &ids)? {
+    if let Some(id) = by_id(Kind::Snapshot, given, &ids, enough)? {
         return Ok(id);
     }
     let mut named = Vec::new();
@@ -90,15 +116,15 @@ pub(crate) async fn snapshot(plugin: &Plugin, given: &str) -> Result<String> {
         };
         named.push(Candidate { id, name });
     }
-    by_name(Kind::Snapshot, given, &named)
+    by_name(Kind::Snapshot, given, &named, enough)
 }
 
-pub(crate) fn group(ids: Vec<String>, given: &str) -> Result<String> {
-    if let Some(id) = by_id(Kind::Group, given, &ids)? {
+pub(crate) fn group(ids: Vec<String>, given: &str, enough: Match) -> Result<String> {
+    if let Some(id) = by_id(Kind::Group, given, &ids, enough)? {
         return Ok(id);
     }
     let named: Vec<_> = ids.into_iter().map(|id| Candidate { id, name: None }).collect();
-    by_name(Kind::Group, given, &named)
+    by_name(Kind::Group, given, &named, enough)
 }
 
 /// A plugin without lists knows whether it is one of its ids.
@@ -110,16 +136,19 @@ fn as_it_is(given: &str, kind: Kind) -> Result<String> {
 }
 
 /// What needs no names: the id, the whole name by its digest, or the beginning of an id or a digest.
-fn by_id(kind: Kind, given: &str, ids: &[String]) -> Result<Option<String>> {
+fn by_id(kind: Kind, given: &str, ids: &[String], enough: Match) -> Result<Option<String>> {
     if ids.iter().any(|id| id == given) {
         return Ok(Some(given.to_owned()));
     }
     as_it_is(given, kind)?;
     let digest = NameDigest::of_text(given);
     let of_name = ids.iter().filter(|id| kind.digest_of(id).as_deref() == Some(digest.as_str()));
-    let begins = |id: &&String| {
-        id.starts_with(given) || kind.digest_of(id).is_some_and(|digest| digest.starts_with(given))
+    let begins_digest = |id: &str| {
+        given.len() >= SHORTEST_DIGEST
+            && kind.digest_of(id).is_some_and(|digest| digest.starts_with(given))
     };
+    let begins =
+        |id: &&String| enough == Match::Beginning && (id.starts_with(given) || begins_digest(id));
     for found in [of_name.collect::<Vec<_>>(), ids.iter().filter(begins).collect()] {
         match found.as_slice() {
             [] => {}
@@ -130,9 +159,12 @@ fn by_id(kind: Kind, given: &str, ids: &[String]) -> Result<Option<String>> {
     Ok(None)
 }
 
-fn by_name(kind: Kind, given: &str, all: &[Candidate]) -> Result<String> {
+fn by_name(kind: Kind, given: &str, all: &[Candidate], enough: Match) -> Result<String> {
     let named = |candidate: &&Candidate| {
-        candidate.name.as_ref().is_some_and(|name| name.starts_with(given))
+        candidate.name.as_ref().is_some_and(|name| match enough {
+            Match::Whole => name == given,
+            Match::Beginning => name.starts_with(given),
+        })
     };
     let found: Vec<&Candidate> = all.iter().filter(named).collect();
     match found.as_slice() {

@@ -62,7 +62,12 @@ async fn ids_names_and_unique_beginnings_find_a_volume() {
     let why = at.fails(3, &["volume", "delete", "nothing", "--yes"]);
     assert!(why.contains("there is no volume \"nothing\""), "{why}");
     at.fails(2, &["volume", "show", ""]);
-    at.ok(&["volume", "delete", "postgres-data", "postgres-log", "postgres-d", "-y"]);
+    // What destroys needs the whole name: this would be another volume once the call is repeated.
+    let why = at.fails(3, &["volume", "delete", "postgres-d", "--yes"]);
+    assert!(why.contains("did you mean postgres-data"), "{why}");
+    let again = at.ok(&["volume", "create", "postgres-data", "--size", "8MiB", "--block"]);
+    assert!(again.contains("exists already"), "{again}");
+    at.ok(&["volume", "delete", "postgres-data", "postgres-log", "postgres-data", "-y"]);
     assert_eq!(at.volumes(), 0);
 }
 

@@ -59,6 +59,7 @@ pub(crate) async fn ensure_mounted(session: &Session, wanted: &Wanted) -> Result
         Some(before) => return Err(occupied(before)),
         None => {
             refuse_foreign(&wanted.target)?;
+            refuse_to_hide_files(&wanted.target)?;
             // It may be mounted at a second place, which then takes it back.
             let others = of_volume(directory, &plugin.driver, &mount.volume)?;
             mount.attached |= others.iter().any(|other| other.attached);
@@ -182,6 +183,19 @@ fn refuse_foreign(target: &Path) -> Result<()> {
         Ok(None) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(Failure::failed(error.to_string())),
+    }
+}
+
+/// A mistyped path, such as /etc, would be hidden from all programs of the machine.
+fn refuse_to_hide_files(target: &Path) -> Result<()> {
+    let has_files = std::fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some());
+    match has_files {
+        true => Err(Failure::usage(format!(
+            "cannot mount at {}: the directory is not empty, and its files would be hidden; choose an \
+             empty directory, or one that does not exist yet",
+            target.display()
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -16,30 +16,61 @@ fn an_id_a_name_and_a_unique_beginning_are_the_same_volume() {
     let digest = NameDigest::of_text("pvc-1");
     let short = &digest.as_str()[..8];
     for given in [&*id("pvc-1"), "pvc-1", short, &format!("v-0a0b0c0d-{short}")] {
-        assert_eq!(by_id(Kind::Volume, given, &ids).unwrap(), Some(id("pvc-1")), "{given}");
+        assert_eq!(
+            by_id(Kind::Volume, given, &ids, Match::Beginning).unwrap(),
+            Some(id("pvc-1")),
+            "{given}"
+        );
     }
-    assert_eq!(by_id(Kind::Volume, "for", &ids).unwrap().as_deref(), Some("foreign"));
-    assert_eq!(by_id(Kind::Volume, "pvc-3", &ids).unwrap(), None);
+    assert_eq!(
+        by_id(Kind::Volume, "for", &ids, Match::Beginning).unwrap().as_deref(),
+        Some("foreign")
+    );
+    assert_eq!(by_id(Kind::Volume, "pvc-3", &ids, Match::Beginning).unwrap(), None);
 }
 
 #[test]
 fn an_ambiguous_beginning_names_the_candidates() {
     let ids = vec![id("pvc-1"), id("pvc-2")];
-    let error = by_id(Kind::Volume, "v-0a0b", &ids).unwrap_err();
+    let error = by_id(Kind::Volume, "v-0a0b", &ids, Match::Beginning).unwrap_err();
     assert_eq!(error.exit_code(), 2);
     assert!(ids.iter().all(|id| error.to_string().contains(id)), "{error}");
-    let error = by_name(Kind::Volume, "pvc-", &named(&["pvc-1", "pvc-2"])).unwrap_err();
+    let error =
+        by_name(Kind::Volume, "pvc-", &named(&["pvc-1", "pvc-2"]), Match::Beginning).unwrap_err();
     assert!(error.to_string().contains("pvc-1 (") && error.exit_code() == 2, "{error}");
-    assert_eq!(by_id(Kind::Volume, "", &ids).unwrap_err().exit_code(), 2);
+    assert_eq!(by_id(Kind::Volume, "", &ids, Match::Beginning).unwrap_err().exit_code(), 2);
 }
 
 #[test]
 fn a_miss_suggests_what_is_near() {
     let all = named(&["postgres-data", "redis"]);
-    assert_eq!(by_name(Kind::Volume, "postgres", &all).unwrap(), id("postgres-data"));
-    let error = by_name(Kind::Volume, "postgers-data", &all).unwrap_err();
+    assert_eq!(
+        by_name(Kind::Volume, "postgres", &all, Match::Beginning).unwrap(),
+        id("postgres-data")
+    );
+    let error = by_name(Kind::Volume, "postgers-data", &all, Match::Beginning).unwrap_err();
     assert!(error.to_string().contains("did you mean postgres-data"), "{error}");
     assert_eq!(error.exit_code(), 3);
-    let error = by_name(Kind::Volume, "zzz", &all).unwrap_err();
+    let error = by_name(Kind::Volume, "zzz", &all, Match::Beginning).unwrap_err();
     assert!(!error.to_string().contains("did you mean"), "{error}");
+}
+
+/// A delete that is repeated must not go on to the next volume.
+#[test]
+fn what_destroys_needs_the_whole_name() {
+    let all = named(&["data-2"]);
+    let ids = vec![id("data-2")];
+    assert_eq!(by_id(Kind::Volume, "data-2", &ids, Match::Whole).unwrap(), Some(id("data-2")));
+    assert_eq!(by_id(Kind::Volume, &ids[0][..20], &ids, Match::Whole).unwrap(), None);
+    assert_eq!(by_id(Kind::Volume, "data", &ids, Match::Whole).unwrap(), None);
+    let error = by_name(Kind::Volume, "data", &all, Match::Whole).unwrap_err();
+    assert!(error.to_string().contains("did you mean data-2"), "{error}");
+}
+
+#[test]
+fn a_short_name_is_not_taken_for_a_digest() {
+    let ids = vec![id("a")];
+    let digest = NameDigest::of_text("a");
+    assert_eq!(by_id(Kind::Volume, &digest.as_str()[..1], &ids, Match::Beginning).unwrap(), None);
+    assert_eq!(by_id(Kind::Volume, &digest.as_str()[..7], &ids, Match::Beginning).unwrap(), None);
 }

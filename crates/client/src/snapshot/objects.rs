@@ -181,6 +181,10 @@ pub(super) async fn create(session: &Session, arguments: &CreateArguments) -> Re
     if arguments.change.dry_run {
         return session.would(&doing);
     }
+    let before = match plugin.offers(Offer::ListSnapshots) {
+        true => inventory::snapshots(plugin, Some(&source)).await?,
+        false => Vec::new(),
+    };
     let request = v1::CreateSnapshotRequest {
         source_volume_id: source,
         name: arguments.name.clone(),
@@ -209,7 +213,15 @@ pub(super) async fn create(session: &Session, arguments: &CreateArguments) -> Re
         Some("crash") => ", crash-consistent",
         Some(_) | None => "",
     };
-    let text = format!("took snapshot {}, {}{guarantee}", made.label(), Bytes(made.size_bytes));
+    // CSI answers a repeated call with the first snapshot, which a job with a fixed name would not notice.
+    let text = match before.iter().any(|it| it.id == made.id) {
+        true => format!(
+            "snapshot {} exists already, taken {}; nothing was done",
+            made.label(),
+            seconds(&made.created)
+        ),
+        false => format!("took snapshot {}, {}{guarantee}", made.label(), Bytes(made.size_bytes)),
+    };
     session.show(&Answer::new(vec![made.id.clone()], &made, text)?)
 }
 
@@ -218,7 +230,7 @@ pub(super) async fn delete(session: &Session, arguments: &DeleteArguments) -> Re
     plugin.require(Offer::CreateDeleteSnapshot, &"delete a snapshot")?;
     let mut doomed: Vec<Snapshot> = Vec::new();
     for given in &arguments.snapshots {
-        let id = resolve::snapshot(plugin, given).await?;
+        let id = resolve::whole_snapshot(plugin, given).await?;
         let snapshot =
             match plugin.offers(Offer::ListSnapshots) || plugin.offers(Offer::GetSnapshot) {
                 true => inventory::snapshot(plugin, &id).await?,

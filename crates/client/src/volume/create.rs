@@ -129,8 +129,16 @@ pub(super) async fn run(session: &Session, arguments: CreateArguments) -> Result
     if arguments.change.dry_run {
         return session.would(&format!("create {}", wanted.described()));
     }
+    let before = match session.plugin.offers(Offer::ListVolumes) {
+        true => inventory::volumes(&session.plugin).await?,
+        false => Vec::new(),
+    };
     let made = create(session, &wanted).await?;
-    let text = format!("created volume {}, {}", made.label(), Bytes(made.size_bytes));
+    let size = Bytes(made.size_bytes);
+    let text = match before.iter().any(|it| it.id == made.id) {
+        true => format!("volume {} exists already, {size}; nothing was done", made.label()),
+        false => format!("created volume {}, {size}", made.label()),
+    };
     session.show(&Answer::new(vec![made.id.clone()], &made, text)?)
 }
 

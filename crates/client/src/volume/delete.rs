@@ -14,7 +14,7 @@ use crate::{hand_mounts, resolve, transfer};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DeleteArguments {
-    /// Ids or names, or the beginnings of some
+    /// Ids or names, whole
     #[arg(required = true, value_name = "VOLUME")]
     volumes: Vec<String>,
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(super) async fn run(session: &Session, arguments: &DeleteArguments) -> Resul
     session.plugin.require(Offer::CreateDeleteVolume, &"delete a volume")?;
     let mut doomed: Vec<Volume> = Vec::new();
     for given in &arguments.volumes {
-        let id = resolve::volume(&session.plugin, given).await?;
+        let id = resolve::whole_volume(&session.plugin, given).await?;
         // Also of a plugin without lists, of whose volumes nothing is known.
         let volume = match session.plugin.offers(Offer::ListVolumes)
             || session.plugin.offers(Offer::GetVolume)

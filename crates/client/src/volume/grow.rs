@@ -101,7 +101,13 @@ pub(super) async fn run(session: &Session, arguments: &GrowArguments) -> Result<
         && let Some(mount) = mounts.first()
         && plugin.node_offers().await?.contains(&NodeOffer::ExpandVolume)
     {
-        grow_on_node(session, mount, grown.size_bytes).await?;
+        grow_on_node(session, mount, grown.size_bytes).await.map_err(|failure| {
+            failure.hinting(&format!(
+                "the volume itself has {} now, so do not add to it again: unmount it and mount it again \
+                 to grow its filesystem",
+                Bytes(grown.size_bytes)
+            ))
+        })?;
         grown.grown_at.push(mount.target.display().to_string());
         grown.node_expansion_pending = false;
     }
