@@ -157,9 +157,13 @@ impl UncommittedGroupSnapshot {
             let image =
                 io.open_image_by_id(image_id, None, Access::ReadOnly).map_err(cannot(looking))?;
             let found = image.snapshot_in_group(&group).map_err(cannot(looking))?;
-            made.push(
-                found.ok_or_else(|| Error::failed(looking(), "the group has no snapshot of it"))?,
-            );
+            // Nothing is committed yet, so a repeated call begins afresh.
+            made.push(found.ok_or_else(|| {
+                Error::busy(
+                    format!("volume {volume}"),
+                    "another process has removed the snapshot of its group",
+                )
+            })?);
         }
         for Member { volume, image_id } in &self.members {
             let releasing = || format!("remove volume {volume} from its snapshot's group");
