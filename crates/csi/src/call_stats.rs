@@ -1,4 +1,4 @@
-//! What is counted of calls and connections. It costs a few additions; whoever wants to know asks for all.
+//! Counters of calls and connections. Counting costs a few additions a call; a scrape of metrics reads all of them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

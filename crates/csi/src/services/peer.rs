@@ -37,7 +37,7 @@ impl Peer {
         holds: NameHolds,
         memory: ClusterMemory,
     ) -> Self {
-        // Without an instance id, this daemon cannot be told from another one with the same node id.
+        // Without an instance id, peers cannot distinguish this daemon from another one with the same node id.
         let instance = random_id().unwrap_or_default();
         Self { executor, features, holds, memory, instance }
     }

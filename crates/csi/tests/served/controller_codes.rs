@@ -51,7 +51,7 @@ async fn illegal_values_are_refused() {
         ("negative range", |r| r.capacity_range = Some(range(-1, 0))),
         ("filesystem", |r| r.volume_capabilities = vec![mount(), mount_of("nosuchfs")]),
         ("parameter", |r| r.parameters = entry("colour", "red")),
-        ("mutable", |r| r.mutable_parameters = entry("XXX_FakeKey", "XXX_FakeValue")),
+        ("mutable", |r| r.mutable_parameters = entry("unknownKey", "value")),
         ("secret key", |r| r.secrets = entry("a b", "c")),
         ("source", |r| r.volume_content_source = Some(v1::VolumeContentSource::default())),
         ("topology", |r| {

@@ -38,7 +38,7 @@ fn mutable_parameters_need_working_limits() {
 
 #[test]
 fn error_names_the_offending_field() {
-    let unknown = map(&[("XXX_FakeKey", "XXX_FakeValue")]);
+    let unknown = map(&[("unknownKey", "value")]);
     let error = mutable_parameters(&unknown, &features(true, true)).unwrap_err();
     assert!(error.to_string().starts_with("mutable_parameters: "), "{error}");
     let error = volume_parameters(&unknown, &features(true, true)).unwrap_err();
