@@ -54,7 +54,7 @@ pub use open::{ImagePoolConfig, ServedBefore};
 
 use attach::LoopDevices;
 use attach::foreign::tells_openers;
-use capacity::Capacity;
+use capacity::ImageCapacity;
 use catalogue::ImageCatalogue;
 use changes::ExtentMaps;
 use copy_source::Templates;
@@ -71,7 +71,7 @@ use provisioner::ImageProvisioner;
 pub struct ImagePool {
     directory: Arc<PoolDirectory>,
     catalogue: Arc<ImageCatalogue>,
-    capacity: Arc<Capacity>,
+    capacity: Arc<ImageCapacity>,
     devices: Arc<LoopDevices>,
     templates: Arc<Templates>,
     provisioner: ImageProvisioner,
@@ -84,7 +84,7 @@ impl ImagePool {
         directory: Arc<PoolDirectory>,
         reserve: Arc<EmergencyReserve>,
         catalogue: Arc<ImageCatalogue>,
-        capacity: Arc<Capacity>,
+        capacity: Arc<ImageCapacity>,
         devices: LoopDevices,
     ) -> Self {
         let devices = Arc::new(devices);

@@ -24,7 +24,7 @@ use orlop_model::{
 };
 
 use crate::poison::lock;
-use state::PoolState;
+use state::MemoryPoolState;
 
 static POOLS: AtomicU32 = AtomicU32::new(1);
 
@@ -44,7 +44,7 @@ impl Default for MemoryPoolConfig {
 #[derive(Debug)]
 pub struct MemoryPool {
     info: PoolInfo,
-    state: Arc<Mutex<PoolState>>,
+    state: Arc<Mutex<MemoryPoolState>>,
 }
 
 impl MemoryPool {
@@ -55,7 +55,8 @@ impl MemoryPool {
 
     /// For tests that name volumes by ids which they know beforehand.
     pub fn with_id(id: PoolId, config: MemoryPoolConfig) -> Self {
-        let state = PoolState { capacity: config.capacity_bytes, ..PoolState::default() };
+        let state =
+            MemoryPoolState { capacity: config.capacity_bytes, ..MemoryPoolState::default() };
         let info = PoolInfo { id, name: config.name, topology: config.topology };
         Self { info, state: Arc::new(Mutex::new(state)) }
     }

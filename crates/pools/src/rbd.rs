@@ -45,7 +45,7 @@ use orlop_model::{
 
 pub use open::RbdPoolConfig;
 
-use capacity::Capacity;
+use capacity::RbdCapacity;
 use catalogue::RbdCatalogue;
 use changed_blocks::ObjectMaps;
 use exports::Exports;
@@ -63,7 +63,7 @@ pub struct RbdPool {
     info: Arc<PoolInfo>,
     images: Arc<Images>,
     catalogue: Arc<RbdCatalogue>,
-    capacity: Arc<Capacity>,
+    capacity: Arc<RbdCapacity>,
     nodes: Arc<Nodes>,
     exports: Arc<Exports>,
     background: Arc<Background>,

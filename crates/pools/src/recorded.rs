@@ -61,7 +61,7 @@ recorded!(VolumeGroupRecord, VolumeGroupId, "volume group", Error::NoSuchVolumeG
 
 /// All that is certain about a record of any version.
 #[derive(Deserialize)]
-struct Version {
+struct RecordVersion {
     version: u32,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn parse_record<R: Recorded>(
     text: &[u8],
 ) -> std::result::Result<R, String> {
     let malformed = |error| format!("its {name} is malformed: {error}");
-    let Version { version } = serde_json::from_slice(text).map_err(malformed)?;
+    let RecordVersion { version } = serde_json::from_slice(text).map_err(malformed)?;
     if version != RECORD_VERSION {
         return Err(format!(
             "its record has version {version}, this version of Orlop reads {RECORD_VERSION}"

@@ -149,7 +149,9 @@ impl Scenario for DeleteSnapshot {
     }
 
     async fn roll_back(&self, fixture: &Fixture, (source, snapshot): &Self::State) {
-        let again = settled("cut", || fixture.client().snapshot(&source.tag, source.id())).await;
+        let again =
+            settled("take the snapshot", || fixture.client().snapshot(&source.tag, source.id()))
+                .await;
         assert_eq!(again.snapshot_id, snapshot.snapshot_id);
     }
 
@@ -211,8 +213,8 @@ impl Scenario for Copy {
         let source = Source::new(client, tag, false).await;
         let mut snapshot = None;
         if self.from_snapshot {
-            let cut = client.snapshot(&format!("{tag}-cut"), source.id()).await;
-            snapshot = Some(cut.expect("a snapshot"));
+            let taken = client.snapshot(&format!("{tag}-snapshot"), source.id()).await;
+            snapshot = Some(taken.expect("a snapshot"));
         }
         let copy = self.request(fixture, &source, snapshot.as_ref()).await.expect("a copy");
         client.delete(&copy.volume_id).await.expect("delete it");

@@ -30,7 +30,7 @@ impl Members {
             Source::new(client, &format!("{tag}-a"), in_use).await,
             Source::new(client, &format!("{tag}-b"), false).await,
         ];
-        let group = cut(fixture, &sources).await.expect("a group snapshot");
+        let group = take_group(fixture, &sources).await.expect("a group snapshot");
         Self { sources, group }
     }
 
@@ -46,7 +46,7 @@ impl Members {
     }
 }
 
-async fn cut(fixture: &Fixture, sources: &[Source]) -> Answer<v1::VolumeGroupSnapshot> {
+async fn take_group(fixture: &Fixture, sources: &[Source]) -> Answer<v1::VolumeGroupSnapshot> {
     let ids: Vec<_> = sources.iter().map(|source| source.id().to_owned()).collect();
     fixture.client().group_snapshot(&sources[0].tag, &ids).await
 }
@@ -73,11 +73,11 @@ impl Scenario for CreateGroupSnapshot {
     }
 
     async fn call(&self, fixture: &Fixture, members: &Members) -> Answer<()> {
-        cut(fixture, &members.sources).await.map(drop)
+        take_group(fixture, &members.sources).await.map(drop)
     }
 
     async fn holds(&self, fixture: &Fixture, members: &Members) {
-        let group = cut(fixture, &members.sources).await.expect("the group");
+        let group = take_group(fixture, &members.sources).await.expect("the group");
         for source in &members.sources {
             source.assert_writable();
             source.check_copy(fixture.client(), group.member_of(source.id())).await;
@@ -127,7 +127,8 @@ impl Scenario for DeleteGroupSnapshot {
     }
 
     async fn roll_back(&self, fixture: &Fixture, members: &Members) {
-        let again = settled("cut", || cut(fixture, &members.sources)).await;
+        let again =
+            settled("take the group snapshot", || take_group(fixture, &members.sources)).await;
         assert_eq!(again.group_snapshot_id, members.group.group_snapshot_id);
     }
 

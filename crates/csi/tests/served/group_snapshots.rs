@@ -180,7 +180,7 @@ async fn every_error_has_its_code() {
 async fn failed_member_leaves_no_group() {
     let plugin = Plugin::start().await;
     let (a, b) = (plugin.volume("a").await.volume_id, plugin.volume("b").await.volume_id);
-    plugin.pool.fail_next("cut", Error::failed("cut", "EIO"));
+    plugin.pool.fail_next("capture", Error::failed("capture", "EIO"));
     let failed = groups(&plugin).create_volume_group_snapshot(create("g", &[&a, &b])).await;
     assert_eq!(code(failed), Code::Internal, "GG-09");
     assert!(plugin.pool.catalogue().snapshots(None, 0).unwrap().is_empty(), "GG-10");

@@ -17,13 +17,13 @@ use orlop_model::{
 use crate::fixture::{self, Fixture};
 use crate::reference::volume_name;
 use crate::reference::{Answer, Content, MAX_VOLUMES, OnNode, POOL, Snapshot, State, Volume};
-use crate::step::{Cut, NAMES, NODES, Name, Origin, PATHS, Range, Shape, Step};
+use crate::step::{NAMES, NODES, Name, Origin, PATHS, Range, Shape, SnapshotKey, Step};
 
 pub(crate) struct EngineUnderTest {
     fixture: Fixture,
     /// By name. Digests take most of the time where they are computed again and again.
     volumes: Vec<VolumeId>,
-    cuts: BTreeMap<Cut, SnapshotId>,
+    snapshots: BTreeMap<SnapshotKey, SnapshotId>,
 }
 
 impl EngineUnderTest {
@@ -35,13 +35,14 @@ impl EngineUnderTest {
             VolumeId::new(fixture.pool().id().clone(), NameDigest::of_text(&volume_name(name)))
         };
         let volumes: Vec<VolumeId> = (0..NAMES).map(id).collect();
-        let members = (0..NAMES).flat_map(|group| (0..NAMES).map(move |of| Cut::Member(group, of)));
-        let cuts = (0..NAMES).map(Cut::Alone).chain(members).map(|cut| {
-            let digest = digest_of_cut(cut, &volumes);
-            (cut, SnapshotId::new(fixture.pool().id().clone(), digest))
+        let members =
+            (0..NAMES).flat_map(|group| (0..NAMES).map(move |of| SnapshotKey::Member(group, of)));
+        let snapshots = (0..NAMES).map(SnapshotKey::Alone).chain(members).map(|key| {
+            let digest = digest_of(key, &volumes);
+            (key, SnapshotId::new(fixture.pool().id().clone(), digest))
         });
-        let cuts = cuts.collect();
-        Self { fixture, volumes, cuts }
+        let snapshots = snapshots.collect();
+        Self { fixture, volumes, snapshots }
     }
 
     pub(crate) fn follow(&mut self, step: &Step) -> Answer {
@@ -99,9 +100,11 @@ impl EngineUnderTest {
                 let request = fixture::snapshot(&format!("s{snapshot}"), &self.volume(*volume));
                 Ok(Answer::Size(engine.create_snapshot(&request)?.size_bytes))
             }
-            Step::DeleteSnapshot { cut } => engine.delete_snapshot(&self.cut(*cut)).map(done),
-            Step::CutGroup { .. }
-            | Step::DeleteCutGroup { .. }
+            Step::DeleteSnapshot { key } => {
+                engine.delete_snapshot(&self.snapshot_id(*key)).map(done)
+            }
+            Step::CreateGroupSnapshot { .. }
+            | Step::DeleteGroupSnapshot { .. }
             | Step::Gather { .. }
             | Step::Regroup { .. }
             | Step::Disband { .. } => self.ask_about_groups(step),
@@ -125,7 +128,7 @@ impl EngineUnderTest {
     ) -> Result<Answer> {
         let source = origin.map(|origin| match origin {
             Origin::Volume(name) => ContentSource::Volume(self.volume(name)),
-            Origin::Snapshot(cut) => ContentSource::Snapshot(self.cut(cut)),
+            Origin::Snapshot(key) => ContentSource::Snapshot(self.snapshot_id(key)),
         });
         let request = CreateVolume {
             range: range.map(range_of),
@@ -160,17 +163,19 @@ impl EngineUnderTest {
         let done = |()| Answer::Done;
         let ids = |names: &BTreeSet<Name>| names.iter().map(|name| self.volume(*name)).collect();
         match step {
-            Step::CutGroup { group, volumes } => {
+            Step::CreateGroupSnapshot { group, volumes } => {
                 let name = format!("g{group}").parse().expect("a legal name");
                 let request = CreateGroupSnapshot { name, sources: ids(volumes) };
                 let made = engine.create_group_snapshot(&request)?;
                 let members = made.members.iter().map(|member| self.name_of(&member.source));
                 Ok(Answer::Members(members.collect()))
             }
-            Step::DeleteCutGroup { group, members } => {
-                let members = members.iter().map(|volume| self.cut(Cut::Member(*group, *volume)));
+            Step::DeleteGroupSnapshot { group, members } => {
+                let members = members
+                    .iter()
+                    .map(|volume| self.snapshot_id(SnapshotKey::Member(*group, *volume)));
                 let members = members.map(|id| id.to_string()).collect();
-                engine.delete_group_snapshot(&self.cut_group(*group), &members).map(done)
+                engine.delete_group_snapshot(&self.group_snapshot_id(*group), &members).map(done)
             }
             Step::Gather { group, volumes, most } => {
                 let name = format!("vg{group}").parse().expect("a legal name");
@@ -263,7 +268,7 @@ impl EngineUnderTest {
                 content: content_of(record.format),
                 data: pool.snapshot_tag(&record.id).unwrap(),
             };
-            state.snapshots.insert(self.name_of_cut(&record.id), snapshot);
+            state.snapshots.insert(self.key_of(&record.id), snapshot);
         }
         for group in self.fixture.engine.list_volume_groups(None, 0).unwrap().entries {
             let Answer::Members(members) = self.members(&group.record.members) else { continue };
@@ -300,7 +305,7 @@ impl EngineUnderTest {
         self.volumes[usize::from(name)].clone()
     }
 
-    fn cut_group(&self, name: Name) -> GroupSnapshotId {
+    fn group_snapshot_id(&self, name: Name) -> GroupSnapshotId {
         let digest = NameDigest::of_text(&format!("g{name}"));
         GroupSnapshotId::new(self.fixture.pool().id().clone(), digest)
     }
@@ -310,8 +315,8 @@ impl EngineUnderTest {
         VolumeGroupId::new(self.fixture.pool().id().clone(), digest)
     }
 
-    fn cut(&self, cut: Cut) -> SnapshotId {
-        self.cuts[&cut].clone()
+    fn snapshot_id(&self, key: SnapshotKey) -> SnapshotId {
+        self.snapshots[&key].clone()
     }
 
     fn name_of(&self, id: &VolumeId) -> Name {
@@ -319,15 +324,15 @@ impl EngineUnderTest {
         known.expect("a volume of this world").0
     }
 
-    fn name_of_cut(&self, id: &SnapshotId) -> Cut {
-        let known = self.cuts.iter().find(|(_, known)| *known == id);
+    fn key_of(&self, id: &SnapshotId) -> SnapshotKey {
+        let known = self.snapshots.iter().find(|(_, known)| *known == id);
         *known.expect("a snapshot of this world").0
     }
 
     fn origin_of(&self, source: &ContentSource) -> Origin {
         match source {
             ContentSource::Volume(id) => Origin::Volume(self.name_of(id)),
-            ContentSource::Snapshot(id) => Origin::Snapshot(self.name_of_cut(id)),
+            ContentSource::Snapshot(id) => Origin::Snapshot(self.key_of(id)),
         }
     }
 
@@ -336,10 +341,10 @@ impl EngineUnderTest {
     }
 }
 
-fn digest_of_cut(cut: Cut, volumes: &[VolumeId]) -> NameDigest {
-    match cut {
-        Cut::Alone(name) => NameDigest::of_text(&format!("s{name}")),
-        Cut::Member(group, volume) => {
+fn digest_of(key: SnapshotKey, volumes: &[VolumeId]) -> NameDigest {
+    match key {
+        SnapshotKey::Alone(name) => NameDigest::of_text(&format!("s{name}")),
+        SnapshotKey::Member(group, volume) => {
             let group = format!("g{group}").parse().expect("a legal name");
             NameDigest::of_member(&group, &volumes[usize::from(volume)])
         }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use orlop_model::NameDigest;
 
-use crate::step::{Cut, NAMES, Name, Origin, Range, Shape, Step};
+use crate::step::{NAMES, Name, Origin, Range, Shape, SnapshotKey, Step};
 
 const MIB: u64 = 1 << 20;
 pub(crate) const POOL: u64 = 10 << 30;
@@ -64,7 +64,7 @@ pub(crate) struct OnNode {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) volumes: BTreeMap<Name, Volume>,
-    pub(crate) snapshots: BTreeMap<Cut, Snapshot>,
+    pub(crate) snapshots: BTreeMap<SnapshotKey, Snapshot>,
     pub(crate) groups: BTreeMap<Name, (BTreeSet<Name>, u32)>,
     pub(crate) here: BTreeMap<Name, OnNode>,
     /// Which volume is mounted at a path.
@@ -125,16 +125,20 @@ impl Reference {
             }
             Step::List { after, max } => Ok(self.list(*after, *max)),
             Step::Snapshot { snapshot, volume } => self.snapshot(*snapshot, *volume),
-            Step::DeleteSnapshot { cut: Cut::Alone(name) } => {
-                self.state.snapshots.remove(&Cut::Alone(*name));
+            Step::DeleteSnapshot { key: SnapshotKey::Alone(name) } => {
+                self.state.snapshots.remove(&SnapshotKey::Alone(*name));
                 Ok(Answer::Done)
             }
-            Step::DeleteSnapshot { cut } => match self.state.snapshots.contains_key(cut) {
+            Step::DeleteSnapshot { key } => match self.state.snapshots.contains_key(key) {
                 true => Err("invalid"),
                 false => Ok(Answer::Done),
             },
-            Step::CutGroup { group, volumes } => self.cut_group(*group, volumes),
-            Step::DeleteCutGroup { group, members } => self.delete_cut_group(*group, members),
+            Step::CreateGroupSnapshot { group, volumes } => {
+                self.create_group_snapshot(*group, volumes)
+            }
+            Step::DeleteGroupSnapshot { group, members } => {
+                self.delete_group_snapshot(*group, members)
+            }
             Step::Gather { group, volumes, most } => self.gather(*group, volumes, *most),
             Step::Regroup { group, volumes } => self.regroup(*group, volumes),
             Step::Disband { group } => self.disband(*group),
@@ -200,8 +204,8 @@ impl Reference {
                 let source = self.volume(name)?;
                 Ok((source.size, source.content, source.data.clone()))
             }
-            Some(Origin::Snapshot(cut)) => {
-                let source = self.state.snapshots.get(&cut).ok_or("no such snapshot")?;
+            Some(Origin::Snapshot(key)) => {
+                let source = self.state.snapshots.get(&key).ok_or("no such snapshot")?;
                 Ok((source.size, source.content, source.data.clone()))
             }
         }
@@ -239,42 +243,43 @@ impl Reference {
     }
 
     fn snapshot(&mut self, name: Name, of: Name) -> Outcome {
-        if let Some(there) = self.state.snapshots.get(&Cut::Alone(name)) {
+        if let Some(there) = self.state.snapshots.get(&SnapshotKey::Alone(name)) {
             return if there.of == of { Ok(Answer::Size(there.size)) } else { Err("conflict") };
         }
-        let made = self.cut(of)?;
+        let made = self.take_snapshot(of)?;
         let size = made.size;
-        self.state.snapshots.insert(Cut::Alone(name), made);
+        self.state.snapshots.insert(SnapshotKey::Alone(name), made);
         Ok(Answer::Size(size))
     }
 
-    fn cut(&mut self, of: Name) -> Result<Snapshot, &'static str> {
+    fn take_snapshot(&mut self, of: Name) -> Result<Snapshot, &'static str> {
         let source = self.volume(of)?;
         Ok(Snapshot { of, size: source.size, content: source.content, data: source.data.clone() })
     }
 
-    fn members_of_cut(&self, group: Name) -> BTreeSet<Name> {
-        let of_group = |cut: &Cut| match cut {
-            Cut::Member(of, volume) if *of == group => Some(*volume),
-            Cut::Member(..) | Cut::Alone(_) => None,
+    fn members_of_group_snapshot(&self, group: Name) -> BTreeSet<Name> {
+        let of_group = |key: &SnapshotKey| match key {
+            SnapshotKey::Member(of, volume) if *of == group => Some(*volume),
+            SnapshotKey::Member(..) | SnapshotKey::Alone(_) => None,
         };
         self.state.snapshots.keys().filter_map(of_group).collect()
     }
 
-    fn cut_group(&mut self, group: Name, volumes: &BTreeSet<Name>) -> Outcome {
-        let there = self.members_of_cut(group);
+    fn create_group_snapshot(&mut self, group: Name, volumes: &BTreeSet<Name>) -> Outcome {
+        let there = self.members_of_group_snapshot(group);
         if !there.is_empty() {
             return if there == *volumes { Ok(Answer::Members(there)) } else { Err("conflict") };
         }
-        let cuts: Result<Vec<_>, _> = volumes.iter().map(|volume| self.cut(*volume)).collect();
-        for cut in cuts? {
-            self.state.snapshots.insert(Cut::Member(group, cut.of), cut);
+        let taken: Result<Vec<_>, _> =
+            volumes.iter().map(|volume| self.take_snapshot(*volume)).collect();
+        for snapshot in taken? {
+            self.state.snapshots.insert(SnapshotKey::Member(group, snapshot.of), snapshot);
         }
         Ok(Answer::Members(volumes.clone()))
     }
 
-    fn delete_cut_group(&mut self, group: Name, members: &BTreeSet<Name>) -> Outcome {
-        let there = self.members_of_cut(group);
+    fn delete_group_snapshot(&mut self, group: Name, members: &BTreeSet<Name>) -> Outcome {
+        let there = self.members_of_group_snapshot(group);
         if there.is_empty() {
             return Ok(Answer::Done);
         }
@@ -282,7 +287,7 @@ impl Reference {
             return Err("invalid");
         }
         for volume in there {
-            self.state.snapshots.remove(&Cut::Member(group, volume));
+            self.state.snapshots.remove(&SnapshotKey::Member(group, volume));
         }
         Ok(Answer::Done)
     }
@@ -344,12 +349,13 @@ impl Reference {
             steps.push(Step::Regroup { group: *group, volumes: BTreeSet::new() });
             steps.push(Step::Disband { group: *group });
         }
-        for cut in self.state.snapshots.keys() {
-            steps.push(match cut {
-                Cut::Alone(_) => Step::DeleteSnapshot { cut: *cut },
-                Cut::Member(group, _) => {
-                    Step::DeleteCutGroup { group: *group, members: self.members_of_cut(*group) }
-                }
+        for key in self.state.snapshots.keys() {
+            steps.push(match key {
+                SnapshotKey::Alone(_) => Step::DeleteSnapshot { key: *key },
+                SnapshotKey::Member(group, _) => Step::DeleteGroupSnapshot {
+                    group: *group,
+                    members: self.members_of_group_snapshot(*group),
+                },
             });
         }
         for volume in self.state.volumes.keys() {

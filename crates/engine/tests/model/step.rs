@@ -34,7 +34,7 @@ impl Shape {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Cut {
+pub(crate) enum SnapshotKey {
     Alone(Name),
     /// Of a group snapshot, by the volume that it is of.
     Member(Name, Name),
@@ -42,7 +42,7 @@ pub(crate) enum Cut {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
-    Snapshot(Cut),
+    Snapshot(SnapshotKey),
     Volume(Name),
 }
 
@@ -85,13 +85,13 @@ pub(crate) enum Step {
         volume: Name,
     },
     DeleteSnapshot {
-        cut: Cut,
+        key: SnapshotKey,
     },
-    CutGroup {
+    CreateGroupSnapshot {
         group: Name,
         volumes: BTreeSet<Name>,
     },
-    DeleteCutGroup {
+    DeleteGroupSnapshot {
         group: Name,
         members: BTreeSet<Name>,
     },
@@ -167,10 +167,10 @@ fn shape() -> impl Strategy<Value = Shape> + Clone {
     ]
 }
 
-fn cut() -> impl Strategy<Value = Cut> + Clone {
+fn snapshot_key() -> impl Strategy<Value = SnapshotKey> + Clone {
     prop_oneof![
-        3 => name().prop_map(Cut::Alone),
-        1 => (name(), name()).prop_map(|(group, volume)| Cut::Member(group, volume)),
+        3 => name().prop_map(SnapshotKey::Alone),
+        1 => (name(), name()).prop_map(|(group, volume)| SnapshotKey::Member(group, volume)),
     ]
 }
 
@@ -199,7 +199,7 @@ fn volumes() -> impl Strategy<Value = BTreeSet<Name>> + Clone {
 }
 
 fn origin() -> impl Strategy<Value = Origin> + Clone {
-    prop_oneof![cut().prop_map(Origin::Snapshot), name().prop_map(Origin::Volume)]
+    prop_oneof![snapshot_key().prop_map(Origin::Snapshot), name().prop_map(Origin::Volume)]
 }
 
 /// Most begin with some volumes, or little would happen.
@@ -240,13 +240,13 @@ fn on_copies() -> impl Strategy<Value = Step> {
     let copy = (name(), shape(), prop::option::weighted(0.3, range()), origin());
     prop_oneof![
         3 => (name(), name()).prop_map(|(snapshot, volume)| Step::Snapshot { snapshot, volume }),
-        1 => cut().prop_map(|cut| Step::DeleteSnapshot { cut }),
+        1 => snapshot_key().prop_map(|key| Step::DeleteSnapshot { key }),
         3 => copy.prop_map(|(volume, shape, range, origin)| Step::Create {
             volume, shape, range, origin: Some(origin)
         }),
-        1 => (name(), volumes()).prop_map(|(group, volumes)| Step::CutGroup { group, volumes }),
+        1 => (name(), volumes()).prop_map(|(group, volumes)| Step::CreateGroupSnapshot { group, volumes }),
         1 => (name(), volumes())
-            .prop_map(|(group, members)| Step::DeleteCutGroup { group, members }),
+            .prop_map(|(group, members)| Step::DeleteGroupSnapshot { group, members }),
     ]
 }
 

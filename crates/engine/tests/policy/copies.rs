@@ -89,7 +89,7 @@ fn mounted_volume_is_frozen_only_during_the_copy() {
         fixture.stage(&origin);
         let was_frozen = Arc::new(AtomicBool::new(false));
         let (host, seen) = (Arc::clone(&fixture.host), Arc::clone(&was_frozen));
-        fixture.pool().during_next_cut(move || {
+        fixture.pool().during_next_capture(move || {
             seen.store(host.is_frozen(&path(STAGING)), Ordering::SeqCst);
         });
         copy(&fixture, "copy", &origin).unwrap();
@@ -125,7 +125,7 @@ fn raw_device_is_flushed_before_the_copy() {
 fn failed_copy_thaws_the_source_and_leaves_nothing() {
     let broken = || Error::failed("try", "broken on purpose");
     for (what, copy) in COPIES {
-        for step in ["freeze", "cut", "thaw", "commit"] {
+        for step in ["freeze", "capture", "thaw", "commit"] {
             let fixture = Fixture::new();
             let origin = fixture.create("origin");
             fixture.stage(&origin);
@@ -150,7 +150,7 @@ fn copy_during_an_expired_freeze_is_discarded() {
         let origin = fixture.create("origin");
         fixture.stage(&origin);
         let host = Arc::clone(&fixture.host);
-        fixture.pool().during_next_cut(move || host.expire_freezes());
+        fixture.pool().during_next_capture(move || host.expire_freezes());
         let error = copy(&fixture, "copy", &origin).expect_err(what);
         assert!(error.to_string().contains("consistent"), "{what}: {error}");
         assert_eq!(copies_made(&fixture), 1, "{what}");
@@ -166,7 +166,7 @@ fn copy_locks_only_its_source_and_target() {
     fixture.stage(&origin);
     let engine = Arc::clone(&fixture.engine);
     let source = origin.clone();
-    fixture.pool().during_next_cut(move || {
+    fixture.pool().during_next_capture(move || {
         let busy = |result: Result<(), Error>| {
             refused!(result, Error::Busy { .. });
         };
@@ -195,7 +195,7 @@ fn copies_of_a_mounted_source_are_serialized() {
     fixture.stage(&origin);
     let (engine, source) = (Arc::clone(&fixture.engine), origin.clone());
     let (send, second) = std::sync::mpsc::channel();
-    fixture.pool().during_next_cut(move || {
+    fixture.pool().during_next_capture(move || {
         let copy = move || engine.create_volume(&cloned("second", &source)).map(drop);
         send.send(std::thread::spawn(copy)).unwrap();
     });
@@ -211,7 +211,7 @@ fn concurrent_clones_block_deletion_of_the_source() {
     let fixture = Fixture::new();
     let origin = fixture.create("origin");
     let (engine, source) = (Arc::clone(&fixture.engine), origin.clone());
-    fixture.pool().during_next_cut(move || {
+    fixture.pool().during_next_capture(move || {
         for name in ["second", "third", "fourth"] {
             engine.create_volume(&cloned(name, &source)).unwrap();
         }
@@ -229,7 +229,7 @@ fn concurrent_restores_block_deletion_of_the_snapshot() {
     let fixture = Fixture::new();
     let saved = fixture.snapshot("s", &fixture.create("origin"));
     let (engine, source) = (Arc::clone(&fixture.engine), saved.clone());
-    fixture.pool().during_next_cut(move || {
+    fixture.pool().during_next_capture(move || {
         engine.create_volume(&restored("second", &source)).unwrap();
         refused!(engine.delete_snapshot(&source), Error::Busy { .. });
         refused!(engine.create_volume(&restored("first", &source)), Error::Busy { .. });
@@ -239,7 +239,7 @@ fn concurrent_restores_block_deletion_of_the_snapshot() {
     fixture.engine.delete_snapshot(&saved).unwrap();
 }
 
-/// A thick clone is copied byte by byte after the cut, which may take minutes.
+/// A thick clone is copied byte by byte after the capture, which may take minutes.
 #[test]
 fn source_is_unlocked_after_the_point_in_time_copy() {
     let fixture = Fixture::new();
@@ -286,7 +286,7 @@ fn writers_are_frozen_at_the_target_if_staging_is_gone() {
     fixture.publish(&id);
     fixture.host.ensure_unmounted(&path(STAGING)).unwrap();
     let host = Arc::clone(&fixture.host);
-    fixture.pool().during_next_cut(move || assert!(host.is_frozen(&path(TARGET))));
+    fixture.pool().during_next_capture(move || assert!(host.is_frozen(&path(TARGET))));
     fixture.snapshot("s", &id);
     assert!(!fixture.host.is_frozen(&path(TARGET)));
 }
@@ -300,7 +300,9 @@ fn writers_without_a_record_are_frozen_where_mounted() {
         fixture.stage(&id);
         fixture.host.save_node_record(&id, &NodeRecord::default()).unwrap();
         let host = Arc::clone(&fixture.host);
-        fixture.pool().during_next_cut(move || assert!(host.is_frozen(&path(STAGING)), "{what}"));
+        fixture
+            .pool()
+            .during_next_capture(move || assert!(host.is_frozen(&path(STAGING)), "{what}"));
         copy(&fixture, "copy", &id).unwrap();
         assert!(!fixture.host.is_frozen(&path(STAGING)), "{what}");
     }
@@ -310,14 +312,14 @@ fn writers_without_a_record_are_frozen_where_mounted() {
 #[test]
 fn attached_volume_without_visible_mount_may_be_written() {
     let fixture = Fixture::new();
-    fixture.pool().cut_piecemeal();
+    fixture.pool().capture_piecemeal();
     let id = fixture.create("v");
     fixture.stage(&id);
     fixture.host.ensure_unmounted(&path(STAGING)).unwrap();
     for record in [fixture.node_record(&id), NodeRecord::default()] {
         fixture.host.save_node_record(&id, &record).unwrap();
         let (host, device) = (Arc::clone(&fixture.host), fixture.device(&id));
-        fixture.pool().during_next_cut(move || host.write_to(&device));
+        fixture.pool().during_next_capture(move || host.write_to(&device));
         let torn = fixture.engine.create_snapshot(&snapshot("torn", &id));
         refused!(torn, Error::Precondition(_));
     }
@@ -334,7 +336,7 @@ fn single_btrfs_is_synced_not_frozen() {
     fixture.snapshot("s", &id);
     assert_eq!((fixture.host.count(Op::SyncFilesystem), fixture.host.count(Op::Freeze)), (1, 0));
     // On a pool that copies piece by piece it has to be held all the same.
-    fixture.pool().cut_piecemeal();
+    fixture.pool().capture_piecemeal();
     fixture.snapshot("t", &id);
     assert_eq!(fixture.host.count(Op::Freeze), 1);
 }
@@ -342,13 +344,13 @@ fn single_btrfs_is_synced_not_frozen() {
 #[test]
 fn raw_device_is_copied_piecemeal_only_without_writers() {
     let fixture = Fixture::new();
-    fixture.pool().cut_piecemeal();
+    fixture.pool().capture_piecemeal();
     let id = fixture.create_as(block_volume("v"));
     fixture.engine.stage_volume(&stage_block(&id)).unwrap();
     fixture.engine.publish_volume(&publish_block(&id, TARGET)).unwrap();
     fixture.snapshot("quiet", &id);
     let (host, device) = (Arc::clone(&fixture.host), fixture.device(&id));
-    fixture.pool().during_next_cut(move || host.write_to(&device));
+    fixture.pool().during_next_capture(move || host.write_to(&device));
     let torn = fixture.engine.create_snapshot(&snapshot("torn", &id));
     refused!(torn, Error::Precondition(_));
     assert_eq!(

@@ -22,7 +22,7 @@ fn member_cannot_be_deleted_while_its_group_is_created() {
     let member = SnapshotId::new(a.pool().clone(), NameDigest::of_member(&request.name, &a));
     let seen = Arc::new(Mutex::new(None));
     let (engine, kept) = (Arc::clone(&fixture.engine), Arc::clone(&seen));
-    fixture.pool().during_next_cut(move || {
+    fixture.pool().during_next_capture(move || {
         *kept.lock().unwrap() = Some(engine.delete_snapshot(&member));
     });
     let group = fixture.engine.create_group_snapshot(&request).unwrap();
@@ -68,7 +68,7 @@ fn raw_member_reports_atomic_or_separate_capture() {
         group.members.into_iter().find(|member| member.source == raw).unwrap().consistency
     };
     assert_eq!(promised("together", &[&raw, &other]), Consistency::Crash);
-    fixture.pool().cut_groups_piecemeal();
+    fixture.pool().capture_groups_piecemeal();
     assert_eq!(promised("apart", &[&raw, &other]), Consistency::Alone);
     assert_eq!(promised("single", &[&raw]), Consistency::Crash);
 }

@@ -319,7 +319,7 @@ fn full_pool_refuses_an_inline_volume() {
 fn inline_volume_is_busy_while_it_is_created() {
     let fixture = Fixture::new();
     let engine = Arc::clone(&fixture.engine);
-    fixture.pool().during_next_cut(move || {
+    fixture.pool().during_next_capture(move || {
         refused!(engine.unpublish_volume(&VolumeRef::parse(ID), &path(TARGET)), Error::Busy { .. });
         refused!(engine.publish_volume(&inline(TARGET)), Error::Busy { .. });
     });

@@ -36,7 +36,7 @@ enum Freshness {
 }
 
 #[derive(Debug)]
-pub(super) struct Capacity {
+pub(super) struct ImageCapacity {
     directory: Arc<PoolDirectory>,
     catalogue: Arc<ImageCatalogue>,
     ledger: Mutex<Ledger>,
@@ -45,8 +45,8 @@ pub(super) struct Capacity {
     shortage: Shortage,
 }
 
-impl Capacity {
-    /// All files were looked at when the catalogue was read.
+impl ImageCapacity {
+    /// What all files take is known: it was read with the catalogue.
     pub(super) fn open(
         directory: Arc<PoolDirectory>,
         catalogue: Arc<ImageCatalogue>,
@@ -237,8 +237,8 @@ impl Capacity {
     }
 }
 
-/// What changes the catalogue and the books at once.
-impl Capacity {
+/// Changes of the catalogue and the ledger together.
+impl ImageCapacity {
     /// Something new is visible from now on. All of it at once, for callers that look; `before_visible` is
     /// done before any of them can.
     pub(super) fn enter_all<R: StoredRecord>(
@@ -295,7 +295,7 @@ pub(super) struct NewObject<'a, R> {
 /// Space that a draft holds until it is committed or dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    capacity: Arc<Capacity>,
+    capacity: Arc<ImageCapacity>,
     promise: u64,
     physical: u64,
     written: u64,

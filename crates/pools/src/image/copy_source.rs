@@ -23,7 +23,7 @@ use orlop_sys::rand::random_bytes;
 
 use super::PoolDirectory;
 use super::attach::LoopDevices;
-use super::capacity::Capacity;
+use super::capacity::ImageCapacity;
 use super::catalogue::{ImageCatalogue, ObjectIndex, StoredRecord, check_current, check_data};
 use super::failure::cannot;
 use super::layout::TEMPLATE;
@@ -240,7 +240,7 @@ enum Template {
 #[derive(Debug)]
 pub(super) struct Templates {
     directory: Arc<PoolDirectory>,
-    capacity: Arc<Capacity>,
+    capacity: Arc<ImageCapacity>,
     recent: Recent,
 }
 
@@ -279,7 +279,7 @@ pub(super) fn renew_identity(copy: &File, filesystem: &NewFilesystem) -> Result<
 }
 
 impl Templates {
-    pub(super) fn new(directory: Arc<PoolDirectory>, capacity: Arc<Capacity>) -> Self {
+    pub(super) fn new(directory: Arc<PoolDirectory>, capacity: Arc<ImageCapacity>) -> Self {
         Self { directory, capacity, recent: Recent::default() }
     }
 

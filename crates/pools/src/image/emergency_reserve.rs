@@ -57,15 +57,15 @@ impl EmergencyReserve {
         file::ensure_file(&self.path)
     }
 
-    /// Cut before it is removed: XFS frees a removed file some time later.
+    /// Truncated before it is removed: XFS frees a removed file some time later.
     fn give_up(&self) {
         let giving_up = || "release the emergency reserve".to_owned();
-        let cut = self.open().map_err(cannot(giving_up)).and_then(|file| {
+        let truncated = self.open().map_err(cannot(giving_up)).and_then(|file| {
             file::set_length(&file, 0).map_err(cannot(giving_up))?;
             file::sync_file(&file).map_err(cannot(giving_up))?;
             file::ensure_no_file(&self.path).map_err(cannot(giving_up))
         });
-        if let Err(error) = cut {
+        if let Err(error) = truncated {
             tracing::warn!(%error, "cannot release the emergency reserve");
         }
     }

@@ -9,7 +9,7 @@ use orlop_sys::file;
 
 use super::PoolDirectory;
 use super::attach::LoopDevices;
-use super::capacity::Capacity;
+use super::capacity::ImageCapacity;
 use super::catalogue::{ImageCatalogue, problem_of_data};
 use super::failure::cannot;
 use super::managed::Managed;
@@ -20,7 +20,7 @@ use crate::recorded::Recorded;
 pub(super) struct ImageHealth {
     directory: Arc<PoolDirectory>,
     catalogue: Arc<ImageCatalogue>,
-    capacity: Arc<Capacity>,
+    capacity: Arc<ImageCapacity>,
     devices: Arc<LoopDevices>,
     /// Why the last probe of the storage failed.
     refusal: Mutex<Option<Error>>,
@@ -77,7 +77,7 @@ impl ImageHealth {
     pub(super) fn new(
         directory: Arc<PoolDirectory>,
         catalogue: Arc<ImageCatalogue>,
-        capacity: Arc<Capacity>,
+        capacity: Arc<ImageCapacity>,
         devices: Arc<LoopDevices>,
     ) -> Self {
         Self { directory, catalogue, capacity, devices, refusal: Mutex::default() }

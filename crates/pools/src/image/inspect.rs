@@ -84,7 +84,7 @@ impl ImagePool {
         };
         let lock = PoolHeader::try_take_unused(&config.path)?;
         let (root, opened) = reach(&config.path, &id, kind, lock.is_some())?;
-        let mut ground = Ground::at(&root, &id, lock.is_none())?;
+        let mut ground = InspectedPool::at(&root, &id, lock.is_none())?;
         let volumes: Vec<VolumeRecord> = ground.inspect_objects(&ground.layout.volumes())?;
         let snapshots: Vec<SnapshotRecord> = ground.inspect_objects(&ground.layout.snapshots())?;
         ground.inspect_groups(&snapshots)?;
@@ -165,8 +165,8 @@ fn reach(
     }
 }
 
-/// The pool as it is looked at, and what was found so far.
-struct Ground {
+/// The pool that is inspected, and what was found so far.
+struct InspectedPool {
     layout: Arc<Layout>,
     id: PoolId,
     in_use: bool,
@@ -174,7 +174,7 @@ struct Ground {
     findings: Vec<Finding>,
 }
 
-impl Ground {
+impl InspectedPool {
     fn at(root: &Path, id: &PoolId, in_use: bool) -> Result<Self> {
         let layout = Arc::new(Layout::new(root));
         let filesystem =

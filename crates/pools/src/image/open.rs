@@ -9,7 +9,7 @@ use orlop_sys::thaw_helper::HelperCommand;
 use super::ImagePool;
 use super::PoolDirectory;
 use super::attach::LoopDevices;
-use super::capacity::{Capacity, Floor};
+use super::capacity::{Floor, ImageCapacity};
 use super::catalogue::ImageCatalogue;
 use super::emergency_reserve::EmergencyReserve;
 use super::last_owner::LastOwner;
@@ -90,7 +90,7 @@ impl ImagePool {
         sweep_orphans(layout, catalogue.snapshot_index(), catalogue.group_snapshot_index());
         reserve.ensure();
         LastOwner::note(directory.name(), &directory.info().topology, &path);
-        let capacity = Capacity::open(
+        let capacity = ImageCapacity::open(
             Arc::clone(&directory),
             Arc::clone(&catalogue),
             floor,

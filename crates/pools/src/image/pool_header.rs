@@ -36,7 +36,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Contents {
+pub(crate) struct ImageHeader {
     format: u32,
     id: PoolId,
     kind: Kind,
@@ -44,7 +44,7 @@ pub(crate) struct Contents {
 
 /// All that is certain about a header of any version.
 #[derive(Deserialize)]
-struct Version {
+struct ImageHeaderFormat {
     format: u32,
 }
 
@@ -125,7 +125,7 @@ impl PoolHeader {
     /// others fail because it is in use.
     pub(super) fn create(root: &Path, staging: &Path, kind: Kind) -> Result<Self> {
         let creating = || format!("make a pool at {}", root.display());
-        let contents = Contents {
+        let contents = ImageHeader {
             format: FORMAT,
             id: PoolId::from_random(random_bytes().map_err(cannot(creating))?),
             kind,
@@ -227,10 +227,10 @@ fn whole(
     }
 }
 
-pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Contents> {
+pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<ImageHeader> {
     let what = || format!("the pool header {}", path.display());
     let damaged = |error| Error::damaged(what(), error);
-    let version: Version = serde_json::from_slice(text).map_err(damaged)?;
+    let version: ImageHeaderFormat = serde_json::from_slice(text).map_err(damaged)?;
     if version.format != FORMAT {
         return Err(Error::failed(
             format!("open the pool at {}", path.display()),

@@ -24,7 +24,7 @@ use orlop_sys::file::{self, BackingKind, CloneOutcome, RenameOutcome};
 
 use super::PoolDirectory;
 use super::attach::LoopDevices;
-use super::capacity::{Capacity, Demand, NewObject, Reservation};
+use super::capacity::{Demand, ImageCapacity, NewObject, Reservation};
 use super::catalogue::{ImageCatalogue, ObjectIndex, SHARED, StoredRecord, used_bytes};
 use super::copy_source::{CopySource, Templates, renew_identity};
 use super::emergency_reserve::EmergencyReserve;
@@ -33,8 +33,8 @@ use super::layout::ObjectDir;
 use super::subvolume_snapshot::{SubvolumeSnapshots, ThickDraft};
 use crate::recorded::{Recorded, new_volume_record, to_text};
 pub(super) use group_delete::sweep_orphans;
-use group_snapshot_draft::GroupSnapshotDraft;
-use snapshot_draft::SnapshotDraft;
+use group_snapshot_draft::ImageGroupSnapshotDraft;
+use snapshot_draft::ImageSnapshotDraft;
 
 /// Each part owns its state; what is here has none.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ pub(super) struct ImageProvisioner {
     directory: Arc<PoolDirectory>,
     reserve: Arc<EmergencyReserve>,
     catalogue: Arc<ImageCatalogue>,
-    capacity: Arc<Capacity>,
+    capacity: Arc<ImageCapacity>,
     devices: Arc<LoopDevices>,
     templates: Arc<Templates>,
     subvolume_snapshots: Arc<SubvolumeSnapshots>,
@@ -53,7 +53,7 @@ impl ImageProvisioner {
         directory: Arc<PoolDirectory>,
         reserve: Arc<EmergencyReserve>,
         catalogue: Arc<ImageCatalogue>,
-        capacity: Arc<Capacity>,
+        capacity: Arc<ImageCapacity>,
         devices: Arc<LoopDevices>,
         templates: Arc<Templates>,
     ) -> Self {
@@ -103,18 +103,18 @@ impl Provisioner for ImageProvisioner {
     }
 
     fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
-        Ok(Box::new(VolumeDraft::begin(self, new)?))
+        Ok(Box::new(ImageVolumeDraft::begin(self, new)?))
     }
 
     fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>> {
-        Ok(Box::new(SnapshotDraft::begin(self, new, None)?))
+        Ok(Box::new(ImageSnapshotDraft::begin(self, new, None)?))
     }
 
     fn begin_group_snapshot(
         &self,
         new: &NewGroupSnapshot,
     ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
-        Ok(Box::new(GroupSnapshotDraft::begin(self, new)?))
+        Ok(Box::new(ImageGroupSnapshotDraft::begin(self, new)?))
     }
 
     /// Shared extents are; a copy is read while it is written.
@@ -163,10 +163,10 @@ pub(super) fn is_thick(volume: &VolumeRecord) -> bool {
 
 /// The reservation is the last field, so that it is given back after the files are gone.
 #[derive(Debug)]
-struct VolumeDraft {
+struct ImageVolumeDraft {
     directory: Arc<PoolDirectory>,
     catalogue: Arc<ImageCatalogue>,
-    capacity: Arc<Capacity>,
+    capacity: Arc<ImageCapacity>,
     pending: PendingObject,
     /// Until the capture: a draft whose capture failed can never be committed as it is.
     source: Option<Arc<CopySource>>,
@@ -180,7 +180,7 @@ struct VolumeDraft {
     reservation: Reservation,
 }
 
-impl VolumeDraft {
+impl ImageVolumeDraft {
     fn begin(pool: &ImageProvisioner, new: &NewVolume) -> Result<Self> {
         pool.directory.check_takes_data()?;
         // A damaged volume keeps its name until an operator has inspected it.
@@ -253,7 +253,7 @@ impl VolumeDraft {
     }
 }
 
-impl Draft<VolumeRecord> for VolumeDraft {
+impl Draft<VolumeRecord> for ImageVolumeDraft {
     fn capture(&mut self) -> Result<()> {
         if let Some(source) = &self.source {
             self.shared =
@@ -352,7 +352,7 @@ impl PendingObject {
         &self,
         record: &R,
         index: &ObjectIndex<R>,
-        capacity: &Capacity,
+        capacity: &ImageCapacity,
         reservation: &mut Reservation,
     ) -> Result<R> {
         let allocated = self.allocated()?;

@@ -10,14 +10,14 @@ pub(super) const BLOCK: u64 = 4096;
 const ZEROES: u64 = 0;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Content {
+pub(super) struct MemoryContent {
     pub(super) tag: String,
-    /// Every write gives its blocks a number of its own.
+    /// Every write gives its blocks another number.
     blocks: BTreeMap<u64, u64>,
     writes: u64,
 }
 
-impl Content {
+impl MemoryContent {
     pub(super) fn write(&mut self, range: ByteRange, size: u64) -> Result<()> {
         self.writes += 1;
         self.set(range, size, self.writes)

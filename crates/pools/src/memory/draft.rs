@@ -10,31 +10,31 @@ use orlop_model::{
     NewSnapshot, NewVolume, Result, SnapshotRecord, Timestamp, VolumeRecord,
 };
 
-use super::content::Content;
-use super::state::{Interlude, MemorySnapshot, MemoryVolume, PoolState, Port};
+use super::content::MemoryContent;
+use super::state::{Interlude, MemoryPoolState, MemorySnapshot, MemoryVolume, Port};
 use crate::poison::lock;
 
 /// A test may want something to happen now, and may want the pool for that.
-fn begin_cut(shared: &Mutex<PoolState>) -> Result<MutexGuard<'_, PoolState>> {
+fn begin_capture(shared: &Mutex<MemoryPoolState>) -> Result<MutexGuard<'_, MemoryPoolState>> {
     let interlude = lock(shared).interlude.take();
     if let Some(Interlude(happen)) = interlude {
         happen();
     }
     let mut state = lock(shared);
-    state.fault("cut")?;
+    state.fault("capture")?;
     Ok(state)
 }
 
 #[derive(Debug)]
-pub(super) struct VolumeDraft {
-    state: Arc<Mutex<PoolState>>,
+pub(super) struct MemoryVolumeDraft {
+    state: Arc<Mutex<MemoryPoolState>>,
     record: VolumeRecord,
-    /// Set by the cut.
-    content: Option<Content>,
+    /// Set by the capture.
+    content: Option<MemoryContent>,
 }
 
-impl VolumeDraft {
-    pub(super) fn begin(shared: &Arc<Mutex<PoolState>>, new: &NewVolume) -> Result<Self> {
+impl MemoryVolumeDraft {
+    pub(super) fn begin(shared: &Arc<Mutex<MemoryPoolState>>, new: &NewVolume) -> Result<Self> {
         let mut state = lock(shared);
         if let Some(volume) = state.volumes.get(&new.id) {
             volume.checked()?;
@@ -73,18 +73,18 @@ impl VolumeDraft {
         })
     }
 
-    fn source_content(&self, state: &mut PoolState) -> Result<Content> {
+    fn source_content(&self, state: &mut MemoryPoolState) -> Result<MemoryContent> {
         match &self.record.source {
-            None => Ok(Content::default()),
+            None => Ok(MemoryContent::default()),
             Some(ContentSource::Volume(id)) => Ok(state.volume(id)?.content.clone()),
             Some(ContentSource::Snapshot(id)) => Ok(state.snapshot(id)?.content.clone()),
         }
     }
 }
 
-impl Draft<VolumeRecord> for VolumeDraft {
+impl Draft<VolumeRecord> for MemoryVolumeDraft {
     fn capture(&mut self) -> Result<()> {
-        let mut state = begin_cut(&self.state)?;
+        let mut state = begin_capture(&self.state)?;
         if self.content.is_none() {
             let content = self.source_content(&mut state)?;
             drop(state);
@@ -125,23 +125,23 @@ impl Draft<VolumeRecord> for VolumeDraft {
     }
 }
 
-impl Drop for VolumeDraft {
+impl Drop for MemoryVolumeDraft {
     fn drop(&mut self) {
         lock(&self.state).reserved -= self.record.capacity_bytes;
     }
 }
 
 #[derive(Debug)]
-pub(super) struct SnapshotDraft {
-    state: Arc<Mutex<PoolState>>,
+pub(super) struct MemorySnapshotDraft {
+    state: Arc<Mutex<MemoryPoolState>>,
     record: SnapshotRecord,
-    /// Set by the cut.
-    content: Option<Content>,
+    /// Set by the capture.
+    content: Option<MemoryContent>,
 }
 
-impl SnapshotDraft {
+impl MemorySnapshotDraft {
     pub(super) fn begin(
-        shared: &Arc<Mutex<PoolState>>,
+        shared: &Arc<Mutex<MemoryPoolState>>,
         new: &NewSnapshot,
         group: Option<&GroupSnapshotId>,
     ) -> Result<Self> {
@@ -164,7 +164,7 @@ impl SnapshotDraft {
         })
     }
 
-    fn copy(&mut self, state: &mut PoolState, now: Timestamp) -> Result<()> {
+    fn copy(&mut self, state: &mut MemoryPoolState, now: Timestamp) -> Result<()> {
         if self.content.is_none() {
             self.content = Some(state.volume(&self.record.source)?.content.clone());
             self.record.created = now;
@@ -172,7 +172,7 @@ impl SnapshotDraft {
         Ok(())
     }
 
-    fn enter(&self, state: &mut PoolState) -> SnapshotRecord {
+    fn enter(&self, state: &mut MemoryPoolState) -> SnapshotRecord {
         let snapshot =
             state.snapshots.entry(self.record.id.clone()).or_insert_with(|| MemorySnapshot {
                 record: self.record.clone(),
@@ -182,10 +182,10 @@ impl SnapshotDraft {
     }
 }
 
-impl Draft<SnapshotRecord> for SnapshotDraft {
+impl Draft<SnapshotRecord> for MemorySnapshotDraft {
     fn capture(&mut self) -> Result<()> {
         let shared = Arc::clone(&self.state);
-        let mut state = begin_cut(&shared)?;
+        let mut state = begin_capture(&shared)?;
         self.copy(&mut state, SystemTime::now().into())
     }
 
@@ -199,50 +199,46 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
 }
 
 #[derive(Debug)]
-pub(super) struct GroupSnapshotDraft {
-    state: Arc<Mutex<PoolState>>,
-    members: Vec<SnapshotDraft>,
+pub(super) struct MemoryGroupSnapshotDraft {
+    state: Arc<Mutex<MemoryPoolState>>,
+    members: Vec<MemorySnapshotDraft>,
     record: GroupSnapshotRecord,
-    is_cut: bool,
+    is_captured: bool,
 }
 
-impl GroupSnapshotDraft {
-    pub(super) fn begin(shared: &Arc<Mutex<PoolState>>, new: &NewGroupSnapshot) -> Result<Self> {
-        let draft = |member| SnapshotDraft::begin(shared, member, Some(&new.id));
+impl MemoryGroupSnapshotDraft {
+    pub(super) fn begin(
+        shared: &Arc<Mutex<MemoryPoolState>>,
+        new: &NewGroupSnapshot,
+    ) -> Result<Self> {
+        let draft = |member| MemorySnapshotDraft::begin(shared, member, Some(&new.id));
         Ok(Self {
             state: Arc::clone(shared),
             members: new.members.iter().map(draft).collect::<Result<_>>()?,
-            record: GroupSnapshotRecord {
-                version: RECORD_VERSION,
-                id: new.id.clone(),
-                name: new.name.clone(),
-                members: new.members.iter().map(|member| member.id.clone()).collect(),
-                created: SystemTime::now().into(),
-                pools: new.pools.clone(),
-            },
-            is_cut: false,
+            record: new_group_snapshot_record(new),
+            is_captured: false,
         })
     }
 }
 
-impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
+impl Draft<GroupSnapshotRecord> for MemoryGroupSnapshotDraft {
     fn capture(&mut self) -> Result<()> {
         let shared = Arc::clone(&self.state);
-        let mut state = begin_cut(&shared)?;
-        if self.is_cut {
+        let mut state = begin_capture(&shared)?;
+        if self.is_captured {
             return Ok(());
         }
         self.record.created = SystemTime::now().into();
         for member in &mut self.members {
             member.copy(&mut state, self.record.created)?;
         }
-        self.is_cut = true;
+        self.is_captured = true;
         Ok(())
     }
 
     fn commit(mut self: Box<Self>) -> Result<GroupSnapshotRecord> {
         lock(&self.state).fault("commit")?;
-        if !self.is_cut {
+        if !self.is_captured {
             self.capture()?;
         }
         let mut state = lock(&self.state);

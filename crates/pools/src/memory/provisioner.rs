@@ -7,7 +7,7 @@ use orlop_model::{
 };
 
 use super::MemoryPool;
-use super::draft::{GroupSnapshotDraft, SnapshotDraft, VolumeDraft};
+use super::draft::{MemoryGroupSnapshotDraft, MemorySnapshotDraft, MemoryVolumeDraft};
 use crate::poison::lock;
 
 impl Provisioner for MemoryPool {
@@ -34,12 +34,12 @@ impl Provisioner for MemoryPool {
 
     fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
         lock(&self.state).fault("begin_volume")?;
-        Ok(Box::new(VolumeDraft::begin(&self.state, new)?))
+        Ok(Box::new(MemoryVolumeDraft::begin(&self.state, new)?))
     }
 
     fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>> {
         lock(&self.state).fault("begin_snapshot")?;
-        Ok(Box::new(SnapshotDraft::begin(&self.state, new, None)?))
+        Ok(Box::new(MemorySnapshotDraft::begin(&self.state, new, None)?))
     }
 
     fn begin_group_snapshot(
@@ -47,15 +47,15 @@ impl Provisioner for MemoryPool {
         new: &NewGroupSnapshot,
     ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
         lock(&self.state).fault("begin_group_snapshot")?;
-        Ok(Box::new(GroupSnapshotDraft::begin(&self.state, new)?))
+        Ok(Box::new(MemoryGroupSnapshotDraft::begin(&self.state, new)?))
     }
 
     fn has_atomic_copies(&self) -> bool {
-        !lock(&self.state).cuts_piecemeal
+        !lock(&self.state).captures_piecemeal
     }
 
     fn has_atomic_groups(&self) -> bool {
-        !lock(&self.state).cuts_groups_piecemeal
+        !lock(&self.state).captures_groups_piecemeal
     }
 
     fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {

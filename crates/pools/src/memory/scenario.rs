@@ -7,7 +7,7 @@ use super::state::{Fault, Interlude};
 use crate::poison::lock;
 
 impl MemoryPool {
-    /// Lets the next call of this method of the trait fail; `cut` and `commit` are those of
+    /// Lets the next call of this method of the trait fail; `capture` and `commit` are those of
     /// drafts, `range` is a step through ranges. Several for one method fail one after another.
     pub fn fail_next(&self, operation: &'static str, error: Error) {
         self.fail_after(operation, 0, error);
@@ -27,8 +27,8 @@ impl MemoryPool {
         lock(&self.state).broken = None;
     }
 
-    /// What happens while the next cut is being made, on its thread.
-    pub fn during_next_cut(&self, interlude: impl FnOnce() + Send + 'static) {
+    /// What happens during the next capture, on its thread.
+    pub fn during_next_capture(&self, interlude: impl FnOnce() + Send + 'static) {
         lock(&self.state).interlude = Some(Interlude(Box::new(interlude)));
     }
 
@@ -114,14 +114,14 @@ impl MemoryPool {
     }
 
     /// A pool that copies piece by piece, as one without shared extents does.
-    pub fn cut_piecemeal(&self) {
+    pub fn capture_piecemeal(&self) {
         let mut state = lock(&self.state);
-        state.cuts_piecemeal = true;
-        state.cuts_groups_piecemeal = true;
+        state.captures_piecemeal = true;
+        state.captures_groups_piecemeal = true;
     }
 
-    /// A pool that cuts one member of a group after another, each at once.
-    pub fn cut_groups_piecemeal(&self) {
-        lock(&self.state).cuts_groups_piecemeal = true;
+    /// A pool that captures one member of a group after another, each at once.
+    pub fn capture_groups_piecemeal(&self) {
+        lock(&self.state).captures_groups_piecemeal = true;
     }
 }

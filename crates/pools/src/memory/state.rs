@@ -8,18 +8,18 @@ use orlop_model::{
     Result, SnapshotId, SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 
-use super::content::Content;
+use super::content::MemoryContent;
 
 #[derive(Debug, Default)]
-pub(super) struct PoolState {
+pub(super) struct MemoryPoolState {
     pub(super) capacity: u64,
     pub(super) reserved: u64,
     pub(super) volumes: BTreeMap<VolumeId, MemoryVolume>,
     pub(super) snapshots: BTreeMap<SnapshotId, MemorySnapshot>,
     pub(super) group_snapshots: BTreeMap<GroupSnapshotId, GroupSnapshotRecord>,
     pub(super) volume_groups: BTreeMap<VolumeGroupId, VolumeGroupRecord>,
-    pub(super) cuts_piecemeal: bool,
-    pub(super) cuts_groups_piecemeal: bool,
+    pub(super) captures_piecemeal: bool,
+    pub(super) captures_groups_piecemeal: bool,
     /// The nodes that share the pool, if any do.
     pub(super) sharers: Option<BTreeSet<NodeId>>,
     pub(super) fenced: Vec<(VolumeId, NodeId)>,
@@ -53,7 +53,7 @@ impl fmt::Debug for Interlude {
 #[derive(Debug)]
 pub(super) struct MemoryVolume {
     pub(super) record: VolumeRecord,
-    pub(super) content: Content,
+    pub(super) content: MemoryContent,
     pub(super) damage: Option<String>,
     pub(super) condition: Option<Condition>,
     /// Why its device does not reach it any more.
@@ -79,7 +79,7 @@ impl Port {
 #[derive(Debug)]
 pub(super) struct MemorySnapshot {
     pub(super) record: SnapshotRecord,
-    pub(super) content: Content,
+    pub(super) content: MemoryContent,
 }
 
 impl MemoryVolume {
@@ -100,7 +100,7 @@ impl MemoryVolume {
     }
 }
 
-impl PoolState {
+impl MemoryPoolState {
     pub(super) fn fault(&mut self, operation: &'static str) -> Result<()> {
         if let Some(reason) = &self.broken {
             return Err(Error::failed(operation, reason.as_str()));

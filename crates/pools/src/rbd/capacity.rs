@@ -74,13 +74,13 @@ pub(super) fn is_full(io: &IoCtx) -> orlop_sys::Result<bool> {
 }
 
 #[derive(Debug)]
-pub(super) struct Capacity {
+pub(super) struct RbdCapacity {
     session: Arc<Session>,
     info: Arc<PoolInfo>,
     shortage: Shortage,
 }
 
-impl Capacity {
+impl RbdCapacity {
     pub(super) fn new(session: &Arc<Session>, info: &Arc<PoolInfo>) -> Self {
         Self { session: Arc::clone(session), info: Arc::clone(info), shortage: Shortage::default() }
     }

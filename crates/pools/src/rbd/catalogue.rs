@@ -21,14 +21,14 @@ use group_snapshots::GroupSnapshots;
 pub(crate) use group_snapshots::{GroupLocation, GroupSnapshotEntry};
 use snapshots::Snapshots;
 pub(crate) use snapshots::{SnapshotEntry, SnapshotLocation};
-use volume_groups::VolumeGroups;
+use volume_groups::VolumeGroupRecords;
 
 #[derive(Debug)]
 pub(super) struct RbdCatalogue {
     images: Arc<Images>,
     snapshots: Snapshots,
     group_snapshots: GroupSnapshots,
-    volume_groups: VolumeGroups,
+    volume_groups: VolumeGroupRecords,
 }
 
 impl RbdCatalogue {
@@ -41,7 +41,7 @@ impl RbdCatalogue {
         Self {
             snapshots: Snapshots::new(info, records),
             group_snapshots: GroupSnapshots::new(records),
-            volume_groups: VolumeGroups::new(session, info, records, images),
+            volume_groups: VolumeGroupRecords::new(session, info, records, images),
             images: Arc::clone(images),
         }
     }

@@ -19,7 +19,7 @@ use super::draft_check::DraftCheck;
 use super::flatten::Flattening;
 use super::garbage::Background;
 use super::image_state::{CHANGED, ImageState, NamedState, Step};
-use super::images::{Found, Images, Known};
+use super::images::{Found, Images, KnownImage};
 use super::intent::Intents;
 use super::layout::{MEMBER, copy_purpose, image_of, joined_key, kept_name};
 use super::records::Records;
@@ -171,8 +171,8 @@ impl Deletion {
     }
 
     /// Deletes the record unless the volume is in a group, or joins one just now.
-    fn try_mark_deleted(&self, known: &Known) -> Result<UpdateOutcome> {
-        let Known { image_id, text, record } = known;
+    fn try_mark_deleted(&self, known: &KnownImage) -> Result<UpdateOutcome> {
+        let KnownImage { image_id, text, record } = known;
         let id = &record.id;
         let deleting = || format!("delete volume {id}");
         let mark =

@@ -22,7 +22,7 @@ pub(super) struct DraftCheck {
 }
 
 /// What an image has that can be known without its parent.
-struct Contents {
+struct InspectedImage {
     /// The ids of images whose records are among its metadata, and whether one is of this volume.
     records: Vec<(String, bool)>,
     is_migrating: bool,
@@ -79,7 +79,7 @@ impl DraftCheck {
         &self,
         id: &VolumeId,
         image_id: &str,
-        contents: &Contents,
+        contents: &InspectedImage,
     ) -> Result<Option<String>> {
         let name = image_of(id);
         if contents.is_migrating {
@@ -139,7 +139,7 @@ impl DraftCheck {
     }
 }
 
-fn contents(io: &Arc<IoCtx>, id: &VolumeId, image_id: &str) -> orlop_sys::Result<Contents> {
+fn contents(io: &Arc<IoCtx>, id: &VolumeId, image_id: &str) -> orlop_sys::Result<InspectedImage> {
     let header = header_of(image_id);
     let prefix = metadata_key(&record_prefix());
     let mut records = Vec::new();
@@ -152,7 +152,7 @@ fn contents(io: &Arc<IoCtx>, id: &VolumeId, image_id: &str) -> orlop_sys::Result
     let is_migrating = io.is_migrating(image_id)?;
     let opened = if is_migrating { None } else { opened(io, image_id)? };
     let is_header_lost = opened.is_none() && io.is_header_lost(image_id)?;
-    Ok(Contents { records, is_migrating, is_header_lost, opened })
+    Ok(InspectedImage { records, is_migrating, is_header_lost, opened })
 }
 
 /// Does the text of a record name this volume? One that cannot be read may be of any.

@@ -19,12 +19,12 @@ use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::rbd_export::{Export, ExportEnd, ExportSource};
 
 use super::fencing::{Fencing, attached_by_rival};
-use super::images::{Images, Known};
+use super::images::{Images, KnownImage};
 use super::layout::image_of;
 use super::open::RbdPoolConfig;
 use super::session::{Session, cannot};
 use super::size_lock::SizeLock;
-use devices::{BOTH, LoopDevices, described};
+use devices::{BOTH, ExportDevices, described};
 
 /// For the export's log to say under which number the cluster knows it: it does at once.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub(super) struct Exports {
     images: Arc<Images>,
     fencing: Arc<Fencing>,
     config: RbdPoolConfig,
-    devices: LoopDevices,
+    devices: ExportDevices,
 }
 
 impl Exports {
@@ -48,7 +48,7 @@ impl Exports {
         fencing: &Arc<Fencing>,
         config: &RbdPoolConfig,
     ) -> Result<Self> {
-        let devices = LoopDevices::recover(start::exports_directory(config)?)?;
+        let devices = ExportDevices::recover(start::exports_directory(config)?)?;
         Ok(Self {
             info: Arc::clone(info),
             session: Arc::clone(session),
@@ -95,7 +95,7 @@ impl Exports {
 
 impl Devices for Exports {
     fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
-        let Known { record, .. } = self.images.require(id)?;
+        let KnownImage { record, .. } = self.images.require(id)?;
         if let Some(device) = self.usable(id, access)? {
             return Ok(device);
         }
@@ -130,7 +130,7 @@ impl Devices for Exports {
     /// what the record says, and the export the image as it is.
     fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
         let refreshing = || format!("grow the device of volume {id}");
-        let Known { image_id, record, .. } = self.images.require(id)?;
+        let KnownImage { image_id, record, .. } = self.images.require(id)?;
         let (export, access) = self.export_for(id, DeviceAccess::ReadOnly)?;
         if access == DeviceAccess::ReadOnly {
             return Err(Error::precondition(format!(

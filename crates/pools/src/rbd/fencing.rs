@@ -17,7 +17,7 @@ use orlop_sys::ceph::{
 use serde::Deserialize;
 
 use super::image_state::CHANGED;
-use super::images::{Images, Known, named_image};
+use super::images::{Images, KnownImage, named_image};
 use super::layout::{image_of, inline_key, record_key, writer_key};
 use super::session::Session;
 use crate::poison::lock;
@@ -68,7 +68,7 @@ impl Fencing {
         let node = &self.node;
         let registering = || format!("register the Ceph client that writes to volume {id}");
         for _ in 0..ATTEMPTS {
-            let Known { image_id, text, record } = self.images.require(id)?;
+            let KnownImage { image_id, text, record } = self.images.require(id)?;
             check_right(&record, node)?;
             let registered = self.registered_unless_rival(id, &image_id, address)?;
             let writer = metadata_key(&writer_key(&image_id, node));

@@ -7,7 +7,7 @@ use orlop_model::{
 };
 use orlop_sys::ceph::Access;
 
-use super::capacity::Capacity;
+use super::capacity::RbdCapacity;
 use super::exports::Exports;
 use super::images::Images;
 use super::nodes::Nodes;
@@ -75,14 +75,14 @@ impl Probe for ClusterProbe {
 pub(super) struct RbdHealth {
     session: Arc<Session>,
     images: Arc<Images>,
-    capacity: Arc<Capacity>,
+    capacity: Arc<RbdCapacity>,
 }
 
 impl RbdHealth {
     pub(super) fn new(
         session: &Arc<Session>,
         images: &Arc<Images>,
-        capacity: &Arc<Capacity>,
+        capacity: &Arc<RbdCapacity>,
     ) -> Self {
         Self {
             session: Arc::clone(session),

@@ -29,7 +29,7 @@ pub(super) struct Found {
 
 /// A volume as it was read.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownImage {
     pub(super) image_id: String,
     pub(super) text: Vec<u8>,
     pub(super) record: VolumeRecord,
@@ -105,17 +105,17 @@ impl Images {
         })
     }
 
-    pub(super) fn known(&self, id: &VolumeId) -> Result<Option<Known>> {
+    pub(super) fn known(&self, id: &VolumeId) -> Result<Option<KnownImage>> {
         match self.find(id)? {
             Some(Found { image_id, state: NamedState::Whole(text) }) => {
                 let record = parse(id, &text)?;
-                Ok(Some(Known { image_id, text, record }))
+                Ok(Some(KnownImage { image_id, text, record }))
             }
             Some(Found { state: NamedState::Draft | NamedState::Deleted, .. }) | None => Ok(None),
         }
     }
 
-    pub(super) fn require(&self, id: &VolumeId) -> Result<Known> {
+    pub(super) fn require(&self, id: &VolumeId) -> Result<KnownImage> {
         self.known(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))
     }
 
@@ -216,7 +216,7 @@ impl Images {
         change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
     ) -> Result<VolumeRecord> {
         for _ in 0..ATTEMPTS {
-            let Known { image_id, text, mut record } = self.require(id)?;
+            let KnownImage { image_id, text, mut record } = self.require(id)?;
             let before = record.clone();
             change(&mut record)?;
             if record == before {

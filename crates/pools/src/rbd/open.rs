@@ -7,7 +7,7 @@ use std::time::Duration;
 use orlop_model::{Error, NodeId, PoolId, PoolInfo, Result, Topology};
 use orlop_sys::ceph::ClusterConfig;
 
-use super::capacity::Capacity;
+use super::capacity::RbdCapacity;
 use super::catalogue::RbdCatalogue;
 use super::changed_blocks::ObjectMaps;
 use super::delete::Deletion;
@@ -108,7 +108,7 @@ impl RbdPool {
         let records = &Arc::new(Records::new(session, info));
         let images = &Arc::new(Images::new(session, info));
         let intents = &Arc::new(Intents::new(session, info, records));
-        let capacity = &Arc::new(Capacity::new(session, info));
+        let capacity = &Arc::new(RbdCapacity::new(session, info));
         let nodes = &Arc::new(Nodes::new(session, info, config.node_id.clone()));
         let fencing = &Arc::new(Fencing::new(session, images, config.node_id.clone()));
         let exports = &Arc::new(Exports::recover(info, session, images, fencing, config)?);

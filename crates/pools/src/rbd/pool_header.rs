@@ -18,7 +18,7 @@ const FORMAT: u32 = 1;
 const KIND: &str = "rbd";
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Contents {
+struct RbdHeader {
     format: u32,
     id: PoolId,
     kind: String,
@@ -26,7 +26,7 @@ struct Contents {
 
 /// All that is certain about a header of any version.
 #[derive(Deserialize)]
-struct Version {
+struct RbdHeaderFormat {
     format: u32,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn read_or_create(session: &Session, create: bool) -> Result<PoolId> 
 }
 
 fn text_of(id: PoolId) -> serde_json::Result<String> {
-    serde_json::to_string(&Contents { format: FORMAT, id, kind: KIND.to_owned() })
+    serde_json::to_string(&RbdHeader { format: FORMAT, id, kind: KIND.to_owned() })
 }
 
 /// The pool id in the names of volumes or snapshots that are there without a header. A daemon that was
@@ -144,14 +144,14 @@ pub(super) fn check_is(found: Option<&PoolId>, info: &PoolInfo) -> Result<()> {
 pub(crate) fn parse(pool: &str, text: &[u8]) -> Result<PoolId> {
     let what = || format!("the pool header {POOL_HEADER} of the Ceph pool {pool}");
     let damaged = |error| Error::damaged(what(), error);
-    let Version { format } = serde_json::from_slice(text).map_err(damaged)?;
+    let RbdHeaderFormat { format } = serde_json::from_slice(text).map_err(damaged)?;
     if format != FORMAT {
         return Err(Error::failed(
             format!("open the Ceph pool {pool}"),
             format!("it has format {format}, this version of Orlop reads format {FORMAT}"),
         ));
     }
-    let contents: Contents = serde_json::from_slice(text).map_err(damaged)?;
+    let contents: RbdHeader = serde_json::from_slice(text).map_err(damaged)?;
     Ok(contents.id)
 }
 

@@ -16,7 +16,7 @@ use orlop_model::{
 };
 use orlop_sys::ceph::{Access, DiffExtent, Written, can_clone_by_number};
 
-use super::capacity::Capacity;
+use super::capacity::RbdCapacity;
 use super::catalogue::RbdCatalogue;
 use super::delete::Deletion;
 use super::flatten::Flattening;
@@ -27,9 +27,9 @@ use super::pool_header;
 use super::session::{Session, cannot};
 use super::size_lock::SizeLock;
 use super::uncommitted_snapshot::UncommittedSnapshot;
-use group_snapshot_draft::GroupSnapshotDraft;
-use snapshot_draft::SnapshotDraft;
-use volume_draft::VolumeDraft;
+use group_snapshot_draft::RbdGroupSnapshotDraft;
+use snapshot_draft::RbdSnapshotDraft;
+use volume_draft::RbdVolumeDraft;
 
 /// Zeroes in runs of this length are given back.
 const SPARSE_RUN: usize = 4096;
@@ -53,7 +53,7 @@ pub(super) struct RbdProvisioner {
     images: Arc<Images>,
     intents: Arc<Intents>,
     catalogue: Arc<RbdCatalogue>,
-    capacity: Arc<Capacity>,
+    capacity: Arc<RbdCapacity>,
     flattening: Arc<Flattening>,
     deletion: Arc<Deletion>,
     takes_group_snapshots: bool,
@@ -67,7 +67,7 @@ impl RbdProvisioner {
         images: &Arc<Images>,
         intents: &Arc<Intents>,
         catalogue: &Arc<RbdCatalogue>,
-        capacity: &Arc<Capacity>,
+        capacity: &Arc<RbdCapacity>,
         flattening: &Arc<Flattening>,
         deletion: &Arc<Deletion>,
     ) -> Self {
@@ -125,12 +125,12 @@ impl Provisioner for RbdProvisioner {
 
     fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
         self.check_may_make()?;
-        Ok(Box::new(VolumeDraft::begin(self, new)?))
+        Ok(Box::new(RbdVolumeDraft::begin(self, new)?))
     }
 
     fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>> {
         self.check_may_make()?;
-        Ok(Box::new(SnapshotDraft::begin(self, new)?))
+        Ok(Box::new(RbdSnapshotDraft::begin(self, new)?))
     }
 
     fn begin_group_snapshot(
@@ -138,7 +138,7 @@ impl Provisioner for RbdProvisioner {
         new: &NewGroupSnapshot,
     ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
         self.check_may_make()?;
-        Ok(Box::new(GroupSnapshotDraft::begin(self, new)?))
+        Ok(Box::new(RbdGroupSnapshotDraft::begin(self, new)?))
     }
 
     fn has_atomic_copies(&self) -> bool {

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use orlop_model::{Error, NodeId, PoolInfo, Result, Shared, VolumeId};
 
-use super::capacity::Capacity;
+use super::capacity::RbdCapacity;
 use super::exports::Exports;
 use super::fencing::Fencing;
-use super::images::{Images, Known};
+use super::images::{Images, KnownImage};
 use super::nodes::Nodes;
 
 #[derive(Debug)]
 pub(super) struct SharedSide {
     info: Arc<PoolInfo>,
     images: Arc<Images>,
-    capacity: Arc<Capacity>,
+    capacity: Arc<RbdCapacity>,
     nodes: Arc<Nodes>,
     fencing: Arc<Fencing>,
     exports: Arc<Exports>,
@@ -24,7 +24,7 @@ impl SharedSide {
     pub(super) fn new(
         info: &Arc<PoolInfo>,
         images: &Arc<Images>,
-        capacity: &Arc<Capacity>,
+        capacity: &Arc<RbdCapacity>,
         nodes: &Arc<Nodes>,
         fencing: &Arc<Fencing>,
         exports: &Arc<Exports>,
@@ -46,7 +46,7 @@ impl Shared for SharedSide {
     }
 
     fn inline_elsewhere(&self, id: &VolumeId) -> Result<Option<NodeId>> {
-        let Some(Known { image_id, .. }) = self.images.known(id)? else { return Ok(None) };
+        let Some(KnownImage { image_id, .. }) = self.images.known(id)? else { return Ok(None) };
         let Some(owner) = self.fencing.inline_owner(id, &image_id)? else { return Ok(None) };
         let owner: NodeId = String::from_utf8_lossy(&owner).parse()?;
         Ok((owner != *self.fencing.node()).then_some(owner))

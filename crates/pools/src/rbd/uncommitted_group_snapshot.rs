@@ -63,7 +63,7 @@ impl Intended for IntendedGroupSnapshot {
 
 /// A volume to take a snapshot of, and the id of its image when the call began.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct GroupMember {
     pub(super) volume: VolumeId,
     pub(super) image_id: String,
 }
@@ -73,7 +73,7 @@ pub(super) struct Member {
 pub(super) struct UncommittedGroupSnapshot {
     /// Before the locks, as they are released last.
     intent: Intent<IntendedGroupSnapshot>,
-    members: Vec<Member>,
+    members: Vec<GroupMember>,
     locks: Vec<ImageLock>,
     /// The connection that has the locks. If its client is blocklisted, the pool connects as another client, which
     /// has none of them.
@@ -87,7 +87,7 @@ impl UncommittedGroupSnapshot {
         images: &Images,
         intents: &Arc<Intents>,
         purpose: &str,
-        members: Vec<Member>,
+        members: Vec<GroupMember>,
     ) -> Result<Self> {
         let mut locks = Vec::new();
         // All take them in the order of ids, so that there is no deadlock.
@@ -110,7 +110,7 @@ impl UncommittedGroupSnapshot {
         let gathering = || format!("add the images to the group of {}", self.intent.name());
         let group = self.group();
         self.io.create_group(&group).map_err(cannot(gathering))?;
-        for Member { volume, .. } in &self.members {
+        for GroupMember { volume, .. } in &self.members {
             let added = self.io.try_add_to_group(&group, &image_of(volume));
             if !added.map_err(cannot(gathering))? {
                 return Err(Error::busy(
@@ -122,7 +122,7 @@ impl UncommittedGroupSnapshot {
         // Not before: librbd frees no image that is in a group, so of what is a volume now there is
         // an image until the group is gone. And it was added by its name, which may have been
         // another image's.
-        for Member { volume, image_id } in &self.members {
+        for GroupMember { volume, image_id } in &self.members {
             if images.require(volume)?.image_id != *image_id {
                 return Err(Error::busy(
                     format!("volume {volume}"),
@@ -151,7 +151,7 @@ impl UncommittedGroupSnapshot {
     pub(super) fn release(&mut self) -> Result<Vec<ImageSnapshot>> {
         let (io, group) = (&self.io, self.group());
         let mut made = Vec::new();
-        for Member { volume, image_id } in &self.members {
+        for GroupMember { volume, image_id } in &self.members {
             let looking = || format!("find the snapshot of volume {volume}");
             // Opened for this: one that was open before may not know of it yet.
             let image =
@@ -165,7 +165,7 @@ impl UncommittedGroupSnapshot {
                 )
             })?);
         }
-        for Member { volume, image_id } in &self.members {
+        for GroupMember { volume, image_id } in &self.members {
             let releasing = || format!("remove volume {volume} from its snapshot's group");
             io.remove_from_group(&group, image_id).map_err(cannot(releasing))?;
         }
@@ -178,8 +178,12 @@ impl UncommittedGroupSnapshot {
     }
 }
 
-fn lock_out_of_group(session: &Session, intents: &Intents, member: &Member) -> Result<ImageLock> {
-    let Member { volume, image_id } = member;
+fn lock_out_of_group(
+    session: &Session,
+    intents: &Intents,
+    member: &GroupMember,
+) -> Result<ImageLock> {
+    let GroupMember { volume, image_id } = member;
     let what = format!("the group of volume {volume}");
     let lock = ImageLock::acquire(session, image_id, LOCK, &what)?;
     let looking = || format!("inspect the group of volume {volume}");

@@ -31,7 +31,7 @@ struct OwnedVolume {
     used: Option<OnNode>,
 }
 
-struct Cut {
+struct OwnedSnapshot {
     id: String,
     size: u64,
     content: Content,
@@ -44,7 +44,7 @@ pub(crate) struct Caller {
     controllers: Vec<Endpoint>,
     nodes: Vec<Endpoint>,
     volumes: Vec<OwnedVolume>,
-    snapshots: Vec<Cut>,
+    snapshots: Vec<OwnedSnapshot>,
     names: u64,
     calls: u64,
     repeated: u64,
@@ -86,7 +86,7 @@ impl Caller {
     }
 
     pub(crate) fn snapshots(&self) -> impl Iterator<Item = String> {
-        self.snapshots.iter().map(|cut| cut.id.clone())
+        self.snapshots.iter().map(|snapshot| snapshot.id.clone())
     }
 
     pub(crate) async fn work_until(mut self, enough: Arc<AtomicBool>) -> Self {
@@ -181,8 +181,8 @@ impl Caller {
     }
 
     async fn restore(&mut self, which: usize) {
-        let cut = &self.snapshots[which];
-        let (size, content, id) = (cut.size, cut.content.clone(), cut.id.clone());
+        let snapshot = &self.snapshots[which];
+        let (size, content, id) = (snapshot.size, snapshot.content.clone(), snapshot.id.clone());
         self.make(size, content, |create| create.from_snapshot(&id)).await;
     }
 
@@ -208,14 +208,14 @@ impl Caller {
         };
         let made = self.controllers("CreateSnapshot", call).await;
         assert!(made.ready_to_use);
-        self.snapshots.push(Cut { id: made.snapshot_id, size, content });
+        self.snapshots.push(OwnedSnapshot { id: made.snapshot_id, size, content });
     }
 
     async fn delete_snapshot(&mut self) {
         let which = self.any_below(self.snapshots.len());
-        let cut = self.snapshots.swap_remove(which);
+        let snapshot = self.snapshots.swap_remove(which);
         let call = |client: Client| {
-            let id = cut.id.clone();
+            let id = snapshot.id.clone();
             async move { client.delete_snapshot(&id).await }
         };
         self.controllers("DeleteSnapshot", call).await;

@@ -272,50 +272,56 @@ impl Ledger {
     }
 }
 
-/// What the last look at the files has shown; `usage_scan.rs` looks.
+/// What the last scan of the files has shown; `usage_scan.rs` scans.
 #[derive(Debug, Default)]
 pub(super) struct UsageScan {
-    pub(super) last: Option<Seen>,
-    pub(super) ceiling: Option<Ceiling>,
-    pub(super) under_way: bool,
+    last: Option<LastScan>,
+    ceiling: Option<Ceiling>,
+    under_way: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
+struct LastScan {
     /// Free space and what the files took together. Writing to a volume moves bytes from one to
     /// the other, so what was seen long ago would count bytes twice that were discarded since: the
     /// sum must not rise.
     owned: u128,
-    pub(super) at: Instant,
+    at: Instant,
 }
 
-/// The most that free space and the files can have taken together when all of them were looked at
-/// for a refusal.
+/// The most that free space and the files can have taken together when all files were scanned for a refusal.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ceiling {
+struct Ceiling {
     owned: u128,
     free: u64,
-    pub(super) at: Instant,
+    at: Instant,
 }
 
 impl UsageScan {
-    #[cfg(test)]
-    pub(super) fn forget(&mut self) {
-        self.last = None;
+    pub(super) fn begin(&mut self) {
+        self.under_way = true;
     }
 
-    /// What was seen last serves until a look has ended.
+    pub(super) fn end(&mut self) {
+        self.under_way = false;
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way
+    }
+
+    /// What the last scan found serves until the next one has ended.
     pub(super) fn last_owned(&self) -> Option<u128> {
         self.last.map(|seen| seen.owned)
     }
 
-    /// Is it time to look again?
+    /// Is it time to scan again?
     pub(super) fn is_due(&self) -> bool {
         !self.under_way && self.last.is_some_and(|seen| seen.at.elapsed() >= MAX_SCAN_AGE)
     }
 
-    /// What they can take together now at most, by the last look for a refusal; `None` if that was
-    /// too long ago. What volumes write moves bytes from one to the other; what strangers gave back
+    /// What they can take together now at most, by the last scan for a refusal; `None` if that was
+    /// too long ago. What volumes write moves bytes from one to the other; what other programs gave back
     /// since is free now.
     pub(super) fn owned_at_most(&self, free: u64) -> Option<u128> {
         let ceiling = self.ceiling.filter(|ceiling| ceiling.at.elapsed() < MAX_REFUSAL_AGE)?;
@@ -323,12 +329,35 @@ impl UsageScan {
     }
 
     pub(super) fn note(&mut self, owned: u128) -> u128 {
-        self.last = Some(Seen { owned, at: Instant::now() });
+        self.last = Some(LastScan { owned, at: Instant::now() });
         owned
     }
 
     pub(super) fn note_ceiling(&mut self, owned: u128, free: u64) {
         self.ceiling = Some(Ceiling { owned, free, at: Instant::now() });
+    }
+}
+
+#[cfg(test)]
+impl UsageScan {
+    pub(super) fn forget(&mut self) {
+        self.last = None;
+    }
+
+    /// Changes the time of the last scan.
+    pub(super) fn change_time(&mut self, change: impl Fn(Instant) -> Instant) {
+        let seen = self.last.as_mut().unwrap();
+        seen.at = change(seen.at);
+    }
+
+    /// Changes the time of the last scan for a refusal.
+    pub(super) fn change_refusal_time(&mut self, change: impl Fn(Instant) -> Instant) {
+        let ceiling = self.ceiling.as_mut().unwrap();
+        ceiling.at = change(ceiling.at);
+    }
+
+    pub(super) fn refusal_time(&self) -> Instant {
+        self.ceiling.unwrap().at
     }
 }
 

@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 
 use orlop_model::Result;
 
-use super::Capacity;
+use super::ImageCapacity;
 use super::ledger::Ledger;
 use crate::image::catalogue::{ObjectIndex, StoredRecord};
 use crate::poison::lock;
 
 /// Clears the mark of a scan that is under way even if the scan panics: otherwise there would be no
 /// further one.
-struct UnderWay {
-    capacity: Arc<Capacity>,
+struct ScanUnderWay {
+    capacity: Arc<ImageCapacity>,
 }
 
-impl Drop for UnderWay {
+impl Drop for ScanUnderWay {
     fn drop(&mut self) {
-        lock(&self.capacity.ledger).scan().under_way = false;
+        lock(&self.capacity.ledger).scan().end();
     }
 }
 
@@ -40,7 +40,7 @@ impl Scanner {
     }
 }
 
-impl Capacity {
+impl ImageCapacity {
     pub(super) fn note_opening_usage(&self) -> Result<()> {
         let free = u128::from(self.space()?.free);
         let mut ledger = lock(&self.ledger);
@@ -69,7 +69,7 @@ impl Capacity {
         let capacity = Arc::clone(self);
         let scan = move || {
             // Not before: our caller holds the lock that the end of it asks for.
-            let under_way = UnderWay { capacity };
+            let under_way = ScanUnderWay { capacity };
             if let Err(error) = under_way.capacity.scan() {
                 tracing::debug!(%error, "the usage scan failed");
             }
@@ -78,7 +78,7 @@ impl Capacity {
             Ok(thread) => {
                 // The one before has ended.
                 *lock(&self.scanner.0) = Some(thread);
-                ledger.scan().under_way = true;
+                ledger.scan().begin();
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot start a thread for the usage scan");
@@ -89,7 +89,7 @@ impl Capacity {
     /// Has a scan that is under way ended in that time? Others go on meanwhile.
     pub(super) fn has_scanned_within(&self, timeout: Duration) -> bool {
         const POLL_INTERVAL: Duration = Duration::from_millis(1);
-        let is_under_way = || lock(&self.ledger).scan().under_way;
+        let is_under_way = || lock(&self.ledger).scan().is_under_way();
         if !is_under_way() {
             return false;
         }
@@ -103,7 +103,7 @@ impl Capacity {
         true
     }
 
-    /// As [`Capacity::exactly_owned`], but others go on between two files.
+    /// As [`ImageCapacity::exactly_owned`], but others go on between two files.
     fn scan(&self) -> Result<()> {
         let before = u128::from(self.space()?.free);
         let removed_before = lock(&self.ledger).removed();

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use orlop_model::{ByteRange, Result};
 
 use super::Reading;
-use super::overlay::{Overlay, Verdict};
+use super::overlay::{Comparison, Overlay};
 use crate::image::failure::cannot;
 
 /// How much is read at a time, and the unit in which differences are reported.
@@ -31,7 +31,7 @@ pub(super) struct Changes {
     ended: bool,
 }
 
-enum Look {
+enum Searched {
     Found(ByteRange),
     Nothing,
     Ended,
@@ -51,15 +51,15 @@ impl Changes {
         }
     }
 
-    fn look_on(&mut self) -> Result<Look> {
+    fn search_on(&mut self) -> Result<Searched> {
         let mut stretches = 0;
         loop {
             if let Some(range) = self.found.pop_front() {
-                return Ok(Look::Found(range));
+                return Ok(Searched::Found(range));
             }
             if self.read >= STEPS || stretches >= STRETCHES {
                 self.read = 0;
-                return Ok(Look::Nothing);
+                return Ok(Searched::Nothing);
             }
             if let Some(range) = self.doubtful.take() {
                 self.read += 1;
@@ -67,11 +67,11 @@ impl Changes {
                 continue;
             }
             stretches += 1;
-            match self.overlay.next_stretch()? {
-                Some((range, Verdict::Different)) => return Ok(Look::Found(range)),
-                Some((range, Verdict::Unknown)) => self.doubtful = Some(range),
-                Some((_, Verdict::Same)) => {}
-                None => return Ok(Look::Ended),
+            match self.overlay.next_range()? {
+                Some((range, Comparison::Different)) => return Ok(Searched::Found(range)),
+                Some((range, Comparison::Unknown)) => self.doubtful = Some(range),
+                Some((_, Comparison::Same)) => {}
+                None => return Ok(Searched::Ended),
             }
         }
     }
@@ -107,10 +107,10 @@ impl Iterator for Changes {
         if self.ended {
             return None;
         }
-        match self.look_on() {
-            Ok(Look::Found(range)) => Some(Ok(Some(range))),
-            Ok(Look::Nothing) => Some(Ok(None)),
-            Ok(Look::Ended) => {
+        match self.search_on() {
+            Ok(Searched::Found(range)) => Some(Ok(Some(range))),
+            Ok(Searched::Nothing) => Some(Ok(None)),
+            Ok(Searched::Ended) => {
                 self.ended = true;
                 None
             }

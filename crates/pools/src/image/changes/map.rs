@@ -13,11 +13,11 @@ use crate::image::failure::cannot;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) range: ByteRange,
-    pub(super) content: Content,
+    pub(super) content: ExtentContent,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Content {
+pub(super) enum ExtentContent {
     /// The piece begins at this address of the filesystem's device.
     At(u64),
     /// Its address is not known, or proves nothing.
@@ -30,8 +30,8 @@ impl Piece {
         let cut = start.saturating_sub(self.range.start);
         let length = self.range.length.checked_sub(cut).filter(|length| *length > 0)?;
         let content = match self.content {
-            Content::At(address) => Content::At(address.saturating_add(cut)),
-            Content::Unplaced => Content::Unplaced,
+            ExtentContent::At(address) => ExtentContent::At(address.saturating_add(cut)),
+            ExtentContent::Unplaced => ExtentContent::Unplaced,
         };
         Some(Self { range: ByteRange { start: self.range.start + cut, length }, content })
     }
@@ -99,8 +99,8 @@ fn next_extent(extents: &mut Extents) -> Result<Option<Piece>> {
         let Extent { logical, physical, length, kind } =
             extent.map_err(cannot(|| "map the extents of a snapshot".to_owned()))?;
         let content = match kind {
-            ExtentKind::Data => Content::At(physical),
-            ExtentKind::Inexact => Content::Unplaced,
+            ExtentKind::Data => ExtentContent::At(physical),
+            ExtentKind::Inexact => ExtentContent::Unplaced,
             ExtentKind::Unwritten => continue,
         };
         return Ok(Some(Piece { range: ByteRange { start: logical, length }, content }));
@@ -118,5 +118,5 @@ fn next_run(file: &File, position: u64) -> Result<Option<Piece>> {
     let end =
         seek(file, SeekFrom::Hole(start)).map_err(std::io::Error::from).map_err(cannot(seeking))?;
     let range = ByteRange { start, length: end.saturating_sub(start) };
-    Ok(Some(Piece { range, content: Content::Unplaced }))
+    Ok(Some(Piece { range, content: ExtentContent::Unplaced }))
 }

@@ -2,10 +2,10 @@
 
 use orlop_model::{ByteRange, Result};
 
-use super::map::{Content, DataMap, Piece};
+use super::map::{DataMap, ExtentContent, Piece};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Comparison {
     Same,
     Different,
     /// Only the data itself can tell.
@@ -13,12 +13,16 @@ pub(super) enum Verdict {
 }
 
 /// `None` is a hole. Data over a hole counts as different without being read: it was written.
-fn judge(base: Option<Content>, target: Option<Content>) -> Verdict {
+fn compare(base: Option<ExtentContent>, target: Option<ExtentContent>) -> Comparison {
     match (base, target) {
-        (None, None) => Verdict::Same,
-        (Some(Content::At(base)), Some(Content::At(target))) if base == target => Verdict::Same,
-        (Some(Content::Unplaced), _) | (_, Some(Content::Unplaced)) => Verdict::Unknown,
-        (Some(Content::At(_)), _) | (_, Some(Content::At(_))) => Verdict::Different,
+        (None, None) => Comparison::Same,
+        (Some(ExtentContent::At(base)), Some(ExtentContent::At(target))) if base == target => {
+            Comparison::Same
+        }
+        (Some(ExtentContent::Unplaced), _) | (_, Some(ExtentContent::Unplaced)) => {
+            Comparison::Unknown
+        }
+        (Some(ExtentContent::At(_)), _) | (_, Some(ExtentContent::At(_))) => Comparison::Different,
     }
 }
 
@@ -34,7 +38,7 @@ impl Overlay {
         Self { base: Cursor::new(base), target: Cursor::new(target), position: 0 }
     }
 
-    pub(super) fn next_stretch(&mut self) -> Result<Option<(ByteRange, Verdict)>> {
+    pub(super) fn next_range(&mut self) -> Result<Option<(ByteRange, Comparison)>> {
         let ahead = [self.base.ahead(self.position)?, self.target.ahead(self.position)?];
         let pieces = || ahead.iter().flatten();
         let Some(start) = pieces().map(|piece| piece.range.start).min() else {
@@ -48,7 +52,7 @@ impl Overlay {
         let [base, target] =
             ahead.map(|piece| piece.filter(|piece| piece.range.start == start).map(|p| p.content));
         self.position = end;
-        Ok(Some((ByteRange { start, length: end - start }, judge(base, target))))
+        Ok(Some((ByteRange { start, length: end - start }, compare(base, target))))
     }
 }
 

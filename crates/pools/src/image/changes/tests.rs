@@ -88,7 +88,7 @@ fn addressed(pool: &ImagePool) -> bool {
     let reading = pool.changed_blocks.open_to_read(&target.id).unwrap();
     let pieces = pool.changed_blocks.map_of(&reading, 0, reading.size).unwrap();
     let placed: Vec<bool> =
-        pieces.map(|piece| matches!(piece.unwrap().content, map::Content::At(_))).collect();
+        pieces.map(|piece| matches!(piece.unwrap().content, map::ExtentContent::At(_))).collect();
     assert!(!placed.is_empty());
     assert!(placed.iter().all(|at| *at == placed[0]), "{placed:?}");
     placed[0]

@@ -96,7 +96,7 @@ fn groups_in_a_full_pool_can_be_emptied_and_deleted() {
         scribble(&data_of(&pool, &volumes[0].id), 1, 8 * MIB);
         let mut group = volume_group(&pool, "g", &volumes);
         pool.catalogue().save_volume_group(&group, None).unwrap();
-        let cut = try_take_group(&pool, &group_of(&pool, "s", &volumes)).unwrap();
+        let taken = try_take_group(&pool, &group_of(&pool, "s", &volumes)).unwrap();
         fill(&testbed);
 
         let refused =
@@ -106,7 +106,7 @@ fn groups_in_a_full_pool_can_be_emptied_and_deleted() {
         group.members.clear();
         pool.catalogue().save_volume_group(&group, Some(&was)).unwrap();
         pool.catalogue().ensure_no_volume_group(&group.id).unwrap();
-        pool.provisioner().ensure_no_group_snapshot(&cut.id).unwrap();
+        pool.provisioner().ensure_no_group_snapshot(&taken.id).unwrap();
         for directory in ["groups", "group-snapshots", "snapshots", "trash"] {
             let left = listing(&testbed, directory);
             // The record of the group that was refused was begun under a hidden name.

@@ -84,7 +84,7 @@ fn replaced_pool_directory_is_not_modified() {
     let volumes = ["a", "b"].map(|name| create(&pool, &volume_of(&pool, name, MIB)));
     let group = volume_group(&pool, "g", &volumes);
     pool.catalogue().save_volume_group(&group, None).unwrap();
-    let cut = try_take_group(&pool, &group_of(&pool, "s", &volumes)).unwrap();
+    let taken = try_take_group(&pool, &group_of(&pool, "s", &volumes)).unwrap();
     let elsewhere = testbed.pool_path().with_extension("moved");
     fs::rename(testbed.pool_path(), &elsewhere).unwrap();
     for directory in ["volumes", "snapshots", "groups", "group-snapshots", "staging", "trash"] {
@@ -93,14 +93,14 @@ fn replaced_pool_directory_is_not_modified() {
     for refused in [
         pool.catalogue().save_volume_group(&group, Some(&group)),
         pool.catalogue().ensure_no_volume_group(&group.id),
-        pool.provisioner().ensure_no_group_snapshot(&cut.id),
+        pool.provisioner().ensure_no_group_snapshot(&taken.id),
     ] {
         assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
     }
     assert!(listing(&testbed, "groups").is_empty());
     orlop_sys::file::remove_tree(&testbed.pool_path()).unwrap();
     fs::rename(&elsewhere, testbed.pool_path()).unwrap();
-    pool.provisioner().ensure_no_group_snapshot(&cut.id).unwrap();
+    pool.provisioner().ensure_no_group_snapshot(&taken.id).unwrap();
     pool.catalogue().ensure_no_volume_group(&group.id).unwrap();
 }
 

@@ -12,10 +12,10 @@ use orlop_sys::file;
 
 use super::super::catalogue::record_index::{SUFFIX, UNFINISHED};
 use super::super::failure::cannot;
-use super::{Ground, entries, name_of};
+use super::{InspectedPool, entries, name_of};
 use crate::recorded::{RecordFailure, Recorded, read_record, to_text};
 
-impl Ground {
+impl InspectedPool {
     pub(super) fn inspect_groups(&mut self, snapshots: &[SnapshotRecord]) -> Result<()> {
         let layout = Arc::clone(&self.layout);
         let (whole, damaged) =

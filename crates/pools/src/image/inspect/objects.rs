@@ -11,10 +11,10 @@ use rustix::io::Errno;
 use super::super::catalogue::StoredRecord;
 use super::super::failure::cannot;
 use super::super::layout::ObjectDir;
-use super::{Ground, entries, name_of};
+use super::{InspectedPool, entries, name_of};
 use crate::recorded::{RecordFailure, read_record, to_text};
 
-impl Ground {
+impl InspectedPool {
     /// Returns the records that can be read.
     pub(super) fn inspect_objects<R: StoredRecord>(&mut self, directory: &Path) -> Result<Vec<R>> {
         let mut records = Vec::new();
@@ -208,10 +208,11 @@ impl Ground {
         }
         let path = data;
         let perform = move || {
-            let cutting = || format!("truncate {}", path.display());
-            let file = file::open_regular(&path, FileAccess::ReadWrite).map_err(cannot(cutting))?;
-            file::set_length(&file, promised).map_err(cannot(cutting))?;
-            file::sync_file(&file).map_err(cannot(cutting))
+            let truncating = || format!("truncate {}", path.display());
+            let file =
+                file::open_regular(&path, FileAccess::ReadWrite).map_err(cannot(truncating))?;
+            file::set_length(&file, promised).map_err(cannot(truncating))?;
+            file::sync_file(&file).map_err(cannot(truncating))
         };
         self.found(Finding::repairable(
             "data-long",

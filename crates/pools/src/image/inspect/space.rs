@@ -8,12 +8,12 @@ use orlop_sys::file::{self, Space};
 use super::super::failure::cannot;
 use super::super::managed::{has_all_blocks, image_in};
 use super::super::open::ImagePoolConfig;
-use super::Ground;
+use super::InspectedPool;
 
 /// A volume needs three inodes; below this share of them it is time to act.
 const FEW_INODES_PERCENT: u64 = 1;
 
-impl Ground {
+impl InspectedPool {
     pub(super) fn inspect_space(&mut self, config: &ImagePoolConfig) -> Result<()> {
         let root = self.layout.root().to_owned();
         let space = measure(&root)?;

@@ -12,16 +12,17 @@ use orlop_model::{Draft, Error, GroupSnapshotRecord, NewGroupSnapshot, Result, T
 use orlop_sys::file::RenameOutcome;
 
 use super::ImageProvisioner;
-use super::snapshot_draft::SnapshotDraft;
+use super::snapshot_draft::ImageSnapshotDraft;
+use crate::capture_progress::CaptureProgress;
 use crate::image::catalogue::record_index::RecordIndex;
 use crate::image::failure::cannot;
 use crate::image::subvolume_snapshot::SubvolumeSnapshot;
 
 /// Each member holds its reservation, so either there is room for all or the draft is refused.
 #[derive(Debug)]
-pub(super) struct GroupSnapshotDraft {
+pub(super) struct ImageGroupSnapshotDraft {
     pool: ImageProvisioner,
-    members: Vec<SnapshotDraft>,
+    members: Vec<ImageSnapshotDraft>,
     record: GroupSnapshotRecord,
     /// Where the members are copied from, on a pool that can be snapshotted as a whole.
     subvolume: Option<SubvolumeSnapshot>,
@@ -36,11 +37,11 @@ enum Progress {
     Captured,
 }
 
-impl GroupSnapshotDraft {
+impl ImageGroupSnapshotDraft {
     pub(super) fn begin(pool: &ImageProvisioner, new: &NewGroupSnapshot) -> Result<Self> {
         // A damaged group keeps its name until an operator has inspected it.
         pool.catalogue.group_snapshot_index().get(&new.id)?;
-        let draft = |member| SnapshotDraft::begin(pool, member, Some(&new.id));
+        let draft = |member| ImageSnapshotDraft::begin(pool, member, Some(&new.id));
         let members = new.members.iter().map(draft).collect::<Result<Vec<_>>>()?;
         Ok(Self {
             pool: pool.clone(),
@@ -59,7 +60,7 @@ impl GroupSnapshotDraft {
     }
 }
 
-impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
+impl Draft<GroupSnapshotRecord> for ImageGroupSnapshotDraft {
     /// Where the subvolume can be snapshotted, that is all: what is copied out of its snapshot needs no
     /// stillness.
     fn capture(&mut self) -> Result<()> {
@@ -110,7 +111,7 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
     }
 }
 
-impl GroupSnapshotDraft {
+impl ImageGroupSnapshotDraft {
     fn note_captured(&mut self, now: Timestamp) {
         self.record.created = now;
         for member in &mut self.members {
@@ -188,7 +189,7 @@ impl GroupSnapshotDraft {
     fn enter(&mut self) -> GroupSnapshotRecord {
         let group = self.record.clone();
         let ImageProvisioner { catalogue, capacity, .. } = &self.pool;
-        let members = self.members.iter_mut().map(SnapshotDraft::object).collect();
+        let members = self.members.iter_mut().map(ImageSnapshotDraft::object).collect();
         capacity.enter_all(catalogue.snapshot_index(), members, || {
             catalogue.group_snapshot_index().put(group);
         });

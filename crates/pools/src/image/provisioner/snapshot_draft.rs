@@ -11,17 +11,17 @@ use orlop_sys::file::{self, CloneOutcome};
 
 use super::{ImageProvisioner, PendingObject, is_thick};
 use crate::image::PoolDirectory;
-use crate::image::capacity::{Capacity, Demand, NewObject, Reservation};
+use crate::image::capacity::{Demand, ImageCapacity, NewObject, Reservation};
 use crate::image::catalogue::ImageCatalogue;
 use crate::image::copy_source::CopySource;
 use crate::image::failure::cannot;
 
 /// The reservation is the last field, so that it is given back after the files are gone.
 #[derive(Debug)]
-pub(super) struct SnapshotDraft {
+pub(super) struct ImageSnapshotDraft {
     directory: Arc<PoolDirectory>,
     catalogue: Arc<ImageCatalogue>,
-    capacity: Arc<Capacity>,
+    capacity: Arc<ImageCapacity>,
     pending: PendingObject,
     /// Until the capture: a draft whose capture failed can never be committed as it is.
     copy_source: Option<CopySource>,
@@ -33,7 +33,7 @@ pub(super) struct SnapshotDraft {
     reservation: Reservation,
 }
 
-impl SnapshotDraft {
+impl ImageSnapshotDraft {
     pub(super) fn begin(
         pool: &ImageProvisioner,
         new: &NewSnapshot,
@@ -139,14 +139,14 @@ impl SnapshotDraft {
         self.reservation.shared()
     }
 
-    /// What it becomes, for the catalogue and the books.
+    /// What it becomes, for the catalogue and the ledger.
     pub(super) fn object(&mut self) -> NewObject<'_, SnapshotRecord> {
         let (record, allocated) = (self.record.clone(), self.allocated);
         NewObject { record, allocated, reservation: &mut self.reservation }
     }
 }
 
-impl Draft<SnapshotRecord> for SnapshotDraft {
+impl Draft<SnapshotRecord> for ImageSnapshotDraft {
     fn capture(&mut self) -> Result<()> {
         if self.copy_source.is_some() {
             self.copy()?;

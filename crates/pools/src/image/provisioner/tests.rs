@@ -131,7 +131,7 @@ fn copy_of_many_extents_is_the_captured_data() {
     assert!(read(&data_of(&pool, &copy.id)) == at_the_cut);
 }
 
-/// More than 2000 extents are shared before the cut.
+/// More than 2000 extents are shared before the capture.
 fn bed_draft_is_not_blank(testbed: &Testbed) -> bool {
     let staging = testbed.pool_path().join("staging");
     let draft = staging.join(&listing(testbed, "staging")[0]).join("data");

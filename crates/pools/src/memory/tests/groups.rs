@@ -64,7 +64,7 @@ fn failed_group_snapshot_leaves_nothing() {
     let pool = pool();
     let sources = ["a", "b"].map(|name| create(&pool, &volume(&pool, name, MIB)));
     let new = group_of(&pool, &sources);
-    for operation in ["begin_group_snapshot", "cut", "commit"] {
+    for operation in ["begin_group_snapshot", "capture", "commit"] {
         pool.fail_next(operation, Error::failed(operation, "as asked"));
         let made = pool.provisioner().begin_group_snapshot(&new).and_then(|mut draft| {
             draft.capture()?;
@@ -146,8 +146,8 @@ fn volume_groups_are_recorded() {
 fn pool_reports_its_atomicity() {
     let pool = pool();
     assert!(pool.provisioner().has_atomic_copies() && pool.provisioner().has_atomic_groups());
-    pool.cut_groups_piecemeal();
+    pool.capture_groups_piecemeal();
     assert!(pool.provisioner().has_atomic_copies() && !pool.provisioner().has_atomic_groups());
-    pool.cut_piecemeal();
+    pool.capture_piecemeal();
     assert!(!pool.provisioner().has_atomic_copies() && !pool.provisioner().has_atomic_groups());
 }

@@ -13,7 +13,7 @@ use orlop_sys::ceph::{Update, UpdateOutcome, header_of, metadata_key};
 use orlop_sys::rand::random_bytes;
 
 use super::super::image_state::CHANGED;
-use super::super::images::{Images, Known};
+use super::super::images::{Images, KnownImage};
 use super::super::layout::{MEMBER, joined_key, record_key};
 use super::super::records::Records;
 use super::super::session::{Session, cannot};
@@ -28,14 +28,14 @@ fn parse(id: &VolumeGroupId, text: &[u8]) -> Result<VolumeGroupRecord> {
 }
 
 #[derive(Debug)]
-pub(super) struct VolumeGroups {
+pub(super) struct VolumeGroupRecords {
     session: Arc<Session>,
     info: Arc<PoolInfo>,
     records: Arc<Records>,
     images: Arc<Images>,
 }
 
-impl VolumeGroups {
+impl VolumeGroupRecords {
     pub(super) fn new(
         session: &Arc<Session>,
         info: &Arc<PoolInfo>,
@@ -121,7 +121,7 @@ impl VolumeGroups {
         let nonce: [u8; 8] = random_bytes().map_err(cannot(marking))?;
         let mark = format!("{:016x}", u64::from_be_bytes(nonce));
         for _ in 0..ATTEMPTS {
-            let Known { image_id, text, .. } = self.images.require(id)?;
+            let KnownImage { image_id, text, .. } = self.images.require(id)?;
             let update = Update::default()
                 .expect(&metadata_key(&record_key(&image_id)), Some(&text))
                 .set(&metadata_key(&joined_key(&image_id)), mark.as_bytes());

@@ -19,15 +19,15 @@ pub(super) const BOTH: [DeviceAccess; 2] = [DeviceAccess::ReadOnly, DeviceAccess
 const READ_ONLY_SUFFIX: &str = ".ro";
 
 #[derive(Debug)]
-pub(super) struct LoopDevices {
+pub(super) struct ExportDevices {
     /// One directory for each export.
     exports: PathBuf,
     known: Mutex<HashMap<(VolumeId, DeviceAccess), LoopDevice>>,
 }
 
-impl LoopDevices {
+impl ExportDevices {
     /// Finds what an earlier process attached. Other daemons on this machine may have attached the
-    /// same volumes, on exports of their own.
+    /// same volumes, on other exports.
     pub(super) fn recover(exports: PathBuf) -> Result<Self> {
         let listing = || "list the loop devices".to_owned();
         let mut known = HashMap::new();

@@ -11,7 +11,7 @@ use orlop_sys::ceph::Update;
 use super::super::catalogue::{GroupLocation, GroupSnapshotEntry, SnapshotEntry, SnapshotLocation};
 use super::super::image_state::BEING_MADE;
 use super::super::uncommitted_group_snapshot::{
-    IntendedGroupSnapshot, Member, UncommittedGroupSnapshot,
+    GroupMember, IntendedGroupSnapshot, UncommittedGroupSnapshot,
 };
 use super::RbdProvisioner;
 use super::snapshot_draft::new_record;
@@ -22,7 +22,7 @@ fn busy(id: &GroupSnapshotId) -> Error {
 }
 
 #[derive(Debug)]
-pub(super) struct GroupSnapshotDraft {
+pub(super) struct RbdGroupSnapshotDraft {
     pool: RbdProvisioner,
     record: GroupSnapshotRecord,
     members: Vec<SnapshotRecord>,
@@ -38,7 +38,7 @@ enum Progress {
     Taken,
 }
 
-impl GroupSnapshotDraft {
+impl RbdGroupSnapshotDraft {
     pub(super) fn begin(pool: &RbdProvisioner, new: &NewGroupSnapshot) -> Result<Self> {
         if !pool.takes_group_snapshots {
             return Err(Error::precondition(format!(
@@ -59,7 +59,7 @@ impl GroupSnapshotDraft {
             }
             let source = pool.images.require(&member.source.id)?;
             let volume = source.record.id.clone();
-            members.push(Member { volume, image_id: source.image_id.clone() });
+            members.push(GroupMember { volume, image_id: source.image_id.clone() });
             let group = Some(new.id.clone());
             records.push(SnapshotRecord { group, ..new_record(member, source) });
         }
@@ -87,7 +87,7 @@ impl GroupSnapshotDraft {
     }
 }
 
-impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
+impl Draft<GroupSnapshotRecord> for RbdGroupSnapshotDraft {
     fn capture(&mut self) -> Result<()> {
         match self.progress {
             Progress::Begun => self.progress = Progress::Taking,

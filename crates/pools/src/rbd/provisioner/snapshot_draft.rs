@@ -8,12 +8,12 @@ use orlop_sys::ceph::Update;
 
 use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
 use super::super::image_state::BEING_MADE;
-use super::super::images::Known;
+use super::super::images::KnownImage;
 use super::super::uncommitted_snapshot::{IntendedSnapshot, UncommittedSnapshot};
 use super::RbdProvisioner;
 
 /// The record of a snapshot that is in no group. Its size and time are known when it is taken.
-pub(super) fn new_record(new: &NewSnapshot, source: Known) -> SnapshotRecord {
+pub(super) fn new_record(new: &NewSnapshot, source: KnownImage) -> SnapshotRecord {
     SnapshotRecord {
         version: RECORD_VERSION,
         id: new.id.clone(),
@@ -29,14 +29,14 @@ pub(super) fn new_record(new: &NewSnapshot, source: Known) -> SnapshotRecord {
 }
 
 #[derive(Debug)]
-pub(super) struct SnapshotDraft {
+pub(super) struct RbdSnapshotDraft {
     pool: RbdProvisioner,
     image_id: String,
     record: SnapshotRecord,
     snapshot: Option<UncommittedSnapshot>,
 }
 
-impl SnapshotDraft {
+impl RbdSnapshotDraft {
     pub(super) fn begin(pool: &RbdProvisioner, new: &NewSnapshot) -> Result<Self> {
         // A damaged snapshot keeps its name until an operator has inspected it.
         if pool.catalogue.snapshot_records().entry(&new.id)?.is_some() {
@@ -63,7 +63,7 @@ fn busy(id: &SnapshotId) -> Error {
     Error::busy(format!("snapshot {id}"), BEING_MADE)
 }
 
-impl Draft<SnapshotRecord> for SnapshotDraft {
+impl Draft<SnapshotRecord> for RbdSnapshotDraft {
     fn capture(&mut self) -> Result<()> {
         if self.snapshot.is_none() {
             self.snapshot = Some(self.take()?);

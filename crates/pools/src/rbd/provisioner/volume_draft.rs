@@ -36,30 +36,30 @@ const DRAFT_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(super) struct VolumeDraft {
+pub(super) struct RbdVolumeDraft {
     pool: RbdProvisioner,
     record: VolumeRecord,
-    origin: Origin,
+    origin: CopyOrigin,
 }
 
 #[derive(Debug)]
-enum Origin {
+enum CopyOrigin {
     /// No snapshot of it was taken yet.
     Volume {
         image_id: String,
     },
-    Captured(Content),
+    Captured(CapturedContent),
 }
 
 /// What the image is made of.
 #[derive(Debug)]
-enum Content {
+enum CapturedContent {
     Zeroes,
     Snapshot { id: SnapshotId, location: SnapshotLocation },
     Copy(UncommittedSnapshot),
 }
 
-impl VolumeDraft {
+impl RbdVolumeDraft {
     pub(super) fn begin(pool: &RbdProvisioner, new: &NewVolume) -> Result<Self> {
         match new.parameters.provisioning {
             Provisioning::Thin => {}
@@ -79,8 +79,8 @@ impl VolumeDraft {
     }
 }
 
-impl Origin {
-    fn captured(self, pool: &RbdProvisioner, record: &VolumeRecord) -> Result<Content> {
+impl CopyOrigin {
+    fn captured(self, pool: &RbdProvisioner, record: &VolumeRecord) -> Result<CapturedContent> {
         match self {
             Self::Volume { image_id } => copy(pool, &image_id, record),
             Self::Captured(content) => Ok(content),
@@ -88,26 +88,26 @@ impl Origin {
     }
 }
 
-fn copy(pool: &RbdProvisioner, image_id: &str, record: &VolumeRecord) -> Result<Content> {
+fn copy(pool: &RbdProvisioner, image_id: &str, record: &VolumeRecord) -> Result<CapturedContent> {
     let snapshot = pool.take_snapshot(image_id, &copy_purpose(&record.id))?;
     // It may have grown since it was looked at.
     check_size(snapshot.size(), record.capacity_bytes)?;
-    Ok(Content::Copy(snapshot))
+    Ok(CapturedContent::Copy(snapshot))
 }
 
-fn origin_of(pool: &RbdProvisioner, new: &NewVolume) -> Result<Origin> {
+fn origin_of(pool: &RbdProvisioner, new: &NewVolume) -> Result<CopyOrigin> {
     let (origin, size, image_id) = match &new.source {
-        None => return Ok(Origin::Captured(Content::Zeroes)),
+        None => return Ok(CopyOrigin::Captured(CapturedContent::Zeroes)),
         Some(ContentSource::Snapshot(id)) => {
             let entry = pool.catalogue.snapshot_records().require(id)?;
             check_restorable(&entry)?;
             let image_id = entry.location.image.clone();
-            let content = Content::Snapshot { id: id.clone(), location: entry.location };
-            (Origin::Captured(content), entry.record.size_bytes, image_id)
+            let content = CapturedContent::Snapshot { id: id.clone(), location: entry.location };
+            (CopyOrigin::Captured(content), entry.record.size_bytes, image_id)
         }
         Some(ContentSource::Volume(id)) => {
             let known = pool.images.require(id)?;
-            let origin = Origin::Volume { image_id: known.image_id.clone() };
+            let origin = CopyOrigin::Volume { image_id: known.image_id.clone() };
             (origin, known.record.capacity_bytes, known.image_id)
         }
     };
@@ -138,10 +138,10 @@ fn check_size(source: u64, capacity: u64) -> Result<()> {
     )))
 }
 
-impl Draft<VolumeRecord> for VolumeDraft {
+impl Draft<VolumeRecord> for RbdVolumeDraft {
     fn capture(&mut self) -> Result<()> {
-        if let Origin::Volume { image_id } = &self.origin {
-            self.origin = Origin::Captured(copy(&self.pool, image_id, &self.record)?);
+        if let CopyOrigin::Volume { image_id } = &self.origin {
+            self.origin = CopyOrigin::Captured(copy(&self.pool, image_id, &self.record)?);
         }
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Draft<VolumeRecord> for VolumeDraft {
 struct CapturedDraft {
     pool: RbdProvisioner,
     record: VolumeRecord,
-    content: Content,
+    content: CapturedContent,
 }
 
 impl CapturedDraft {
@@ -176,7 +176,7 @@ impl CapturedDraft {
                 if self.parent().is_some() {
                     self.pool.flattening.request_if_deep(&self.record.id, &image_id);
                 }
-                if matches!(self.content, Content::Copy(_)) {
+                if matches!(self.content, CapturedContent::Copy(_)) {
                     self.pool
                         .intents
                         .remove_all_for::<IntendedSnapshot>(&copy_purpose(&self.record.id));
@@ -245,9 +245,11 @@ impl CapturedDraft {
 
     fn parent(&self) -> Option<(&str, SnapshotRef<'_>)> {
         match &self.content {
-            Content::Zeroes => None,
-            Content::Snapshot { location, .. } => Some((&location.image, location.reference())),
-            Content::Copy(snapshot) => Some((snapshot.image_id(), snapshot.reference())),
+            CapturedContent::Zeroes => None,
+            CapturedContent::Snapshot { location, .. } => {
+                Some((&location.image, location.reference()))
+            }
+            CapturedContent::Copy(snapshot) => Some((snapshot.image_id(), snapshot.reference())),
         }
     }
 
@@ -269,8 +271,8 @@ impl CapturedDraft {
     /// snapshot, and its record is still there.
     fn without_source(&self) -> Result<Error> {
         let (id, location) = match &self.content {
-            Content::Snapshot { id, location } => (id, location),
-            Content::Zeroes | Content::Copy(_) => return Ok(self.overtaken()),
+            CapturedContent::Snapshot { id, location } => (id, location),
+            CapturedContent::Zeroes | CapturedContent::Copy(_) => return Ok(self.overtaken()),
         };
         let looking = || format!("find the data of snapshot {id}");
         let is_there = self.pool.session.ask(looking, |io| {

@@ -20,8 +20,7 @@ fn used(pool: &ImagePool) -> u128 {
 /// As if it were long ago.
 fn let_age(pool: &ImagePool) {
     let mut ledger = lock(&pool.capacity.ledger);
-    let seen = ledger.scan().last.as_mut().unwrap();
-    seen.at = seen.at.checked_sub(MAX_SCAN_AGE).unwrap();
+    ledger.scan().change_time(|at| at.checked_sub(MAX_SCAN_AGE).unwrap());
 }
 
 #[test]
@@ -37,7 +36,7 @@ fn written_bytes_are_scanned_in_the_background() {
     pool.capacity.headroom(&mut lock(&pool.capacity.ledger), Freshness::Recent).unwrap();
     pool.capacity.scanner.wait();
     assert!(promisable(&pool).abs_diff(before) <= 2 * MIB);
-    assert!(!lock(&pool.capacity.ledger).scan().under_way);
+    assert!(!lock(&pool.capacity.ledger).scan().is_under_way());
 }
 
 /// An orchestrator asks every minute or so: what was seen last would then always be old.
@@ -53,22 +52,20 @@ fn first_question_after_a_while_is_answered_by_a_scan() {
     assert!(now.abs_diff(before) <= 2 * MIB, "{before} {now}");
 }
 
-fn looked_at(pool: &ImagePool) -> Instant {
-    lock(&pool.capacity.ledger).scan().ceiling.unwrap().at
+fn scanned_at(pool: &ImagePool) -> Instant {
+    lock(&pool.capacity.ledger).scan().refusal_time()
 }
 
 /// As if the last look for a refusal were this long ago.
 fn let_refusal_age(pool: &ImagePool, by: Duration) {
     let mut ledger = lock(&pool.capacity.ledger);
-    let ceiling = ledger.scan().ceiling.as_mut().unwrap();
-    ceiling.at = ceiling.at.checked_sub(by).unwrap();
+    ledger.scan().change_refusal_time(|at| at.checked_sub(by).unwrap());
 }
 
 /// A look that stays the last one however slow the test is.
 fn let_refusal_last(pool: &ImagePool) {
     let mut ledger = lock(&pool.capacity.ledger);
-    let ceiling = ledger.scan().ceiling.as_mut().unwrap();
-    ceiling.at += Duration::from_secs(3600);
+    ledger.scan().change_refusal_time(|at| at + Duration::from_secs(3600));
 }
 
 #[test]
@@ -80,15 +77,15 @@ fn many_refusals_cause_one_scan() {
     let refuse = |name| {
         let refused = try_create(&pool, &volume_of(&pool, name, too_much));
         assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
-        looked_at(&pool)
+        scanned_at(&pool)
     };
     refuse("first");
     let_refusal_last(&pool);
-    let look = looked_at(&pool);
-    assert_eq!(refuse("second"), look, "looked again");
+    let scanned = scanned_at(&pool);
+    assert_eq!(refuse("second"), scanned, "scanned again");
     let_refusal_age(&pool, Duration::from_secs(3600) + MAX_REFUSAL_AGE);
-    let long_ago = looked_at(&pool);
-    assert!(refuse("third") > long_ago, "not looked again");
+    let long_ago = scanned_at(&pool);
+    assert!(refuse("third") > long_ago, "not scanned again");
 }
 
 /// GC-10: a volume as large as GetCapacity reported can be created, whatever was written or refused since.
@@ -125,10 +122,10 @@ fn space_freed_by_others_is_found_after_a_refusal() {
 fn scan_runs_again_after_a_panic() {
     let Some(testbed) = Testbed::xfs() else { return };
     let pool = testbed.open();
-    lock(&pool.capacity.ledger).scan().under_way = true;
+    lock(&pool.capacity.ledger).scan().begin();
     let capacity = Arc::clone(&pool.capacity);
     let scan = thread::spawn(move || {
-        let under_way = UnderWay { capacity };
+        let under_way = ScanUnderWay { capacity };
         let _ledger = lock(&under_way.capacity.ledger);
         panic!("in the middle of it");
     });
@@ -137,7 +134,7 @@ fn scan_runs_again_after_a_panic() {
     promisable(&pool);
     assert!(lock(&pool.capacity.scanner.0).is_some(), "the scan has ended");
     pool.capacity.scanner.wait();
-    assert!(!lock(&pool.capacity.ledger).scan().under_way);
+    assert!(!lock(&pool.capacity.ledger).scan().is_under_way());
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn apply_changes(rng: &mut Rng, pool: &ImagePool, volume: &mut VolumeRecord) {
     for _ in 0..=rng.u64(..12) {
         change(rng, &file, volume.capacity_bytes);
     }
-    // As the engine does before it cuts.
+    // As the engine does before a capture.
     file.sync_all().unwrap();
     drop(file);
     pool.devices().ensure_detached(&volume.id, DeviceAccess::ReadWrite).unwrap();

@@ -114,7 +114,7 @@ fn a_crash_before_the_groups_record_leaves_nothing() {
         let pool = testbed.open();
         let new = group_of(&pool, "g", &three_volumes(&pool));
         for placed in 1..=3 {
-            let mut draft = GroupSnapshotDraft::begin(&pool.provisioner, &new).unwrap();
+            let mut draft = ImageGroupSnapshotDraft::begin(&pool.provisioner, &new).unwrap();
             draft.capture().unwrap();
             let note = format!("group-snapshots/{}.unfinished", new.id);
             fs::write(testbed.pool_path().join(note), "").unwrap();
@@ -149,7 +149,7 @@ fn group_committed_without_notice_is_found() {
     let Some(testbed) = Testbed::xfs() else { return };
     let pool = testbed.open();
     let new = group_of(&pool, "g", &three_volumes(&pool));
-    let mut draft = GroupSnapshotDraft::begin(&pool.provisioner, &new).unwrap();
+    let mut draft = ImageGroupSnapshotDraft::begin(&pool.provisioner, &new).unwrap();
     draft.capture().unwrap();
     for member in &mut draft.members {
         member.finish().unwrap();
@@ -254,7 +254,7 @@ fn pool_filling_up_midway_leaves_no_member() {
     file::preallocate(&fs::File::create(&foreign).unwrap(), 0, taken).unwrap();
     let full = draft.capture();
     assert!(matches!(full, Err(Error::Exhausted(_))), "{full:?}");
-    // With room again the rest would be cut at another instant.
+    // With room again the rest would be captured at another instant.
     fs::remove_file(foreign).unwrap();
     assert!(draft.commit().is_err());
     assert_as_if_never_begun(&testbed, pool, &new);
