@@ -4,6 +4,7 @@
 //! Ceph cluster, which many machines reach; `memory` only pretends, for tests of the layers above
 //! without root, and is there with the feature `testing`.
 
+mod capture_progress;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod image;

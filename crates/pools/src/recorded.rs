@@ -8,8 +8,9 @@ use std::time::SystemTime;
 
 use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
-    Error, GroupSnapshotId, GroupSnapshotRecord, NewVolume, PoolId, Reason, Result, SnapshotId,
-    SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
+    Error, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot, NewSnapshot, NewVolume, PoolId,
+    Reason, Result, SnapshotId, SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId,
+    VolumeRecord,
 };
 use orlop_sys::file;
 use rustix::io::Errno;
@@ -132,5 +133,36 @@ pub(crate) fn new_volume_record(new: &NewVolume) -> VolumeRecord {
         never_published: new.ephemeral,
         created: SystemTime::now().into(),
         published: BTreeMap::new(),
+    }
+}
+
+/// Its size and time may be corrected when its data is captured. `group`: the group snapshot that it is a member of.
+pub(crate) fn new_snapshot_record(
+    new: &NewSnapshot,
+    source: VolumeRecord,
+    group: Option<&GroupSnapshotId>,
+) -> SnapshotRecord {
+    SnapshotRecord {
+        version: RECORD_VERSION,
+        id: new.id.clone(),
+        name: new.name.clone(),
+        source: source.id,
+        size_bytes: source.capacity_bytes,
+        format: new.format,
+        capabilities: source.capabilities,
+        created: SystemTime::now().into(),
+        group: group.cloned(),
+        consistency: new.consistency,
+    }
+}
+
+pub(crate) fn new_group_snapshot_record(new: &NewGroupSnapshot) -> GroupSnapshotRecord {
+    GroupSnapshotRecord {
+        version: RECORD_VERSION,
+        id: new.id.clone(),
+        name: new.name.clone(),
+        members: new.members.iter().map(|member| member.id.clone()).collect(),
+        created: SystemTime::now().into(),
+        pools: new.pools.clone(),
     }
 }

@@ -1,10 +1,8 @@
 //! Half-made volumes, snapshots and group snapshots of the memory pool.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
     ContentSource, Draft, Error, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot,
     NewSnapshot, NewVolume, Result, SnapshotRecord, Timestamp, VolumeRecord,
@@ -13,6 +11,7 @@ use orlop_model::{
 use super::content::MemoryContent;
 use super::state::{Interlude, MemoryPoolState, MemorySnapshot, MemoryVolume, Port};
 use crate::poison::lock;
+use crate::recorded::{new_group_snapshot_record, new_snapshot_record, new_volume_record};
 
 /// A test may want something to happen now, and may want the pool for that.
 fn begin_capture(shared: &Mutex<MemoryPoolState>) -> Result<MutexGuard<'_, MemoryPoolState>> {
@@ -51,26 +50,7 @@ impl MemoryVolumeDraft {
             )));
         }
         state.try_reserve(new.capacity_bytes)?;
-        Ok(Self {
-            state: Arc::clone(shared),
-            record: VolumeRecord {
-                version: RECORD_VERSION,
-                id: new.id.clone(),
-                name: new.name.clone(),
-                capacity_bytes: new.capacity_bytes,
-                capabilities: new.capabilities.clone(),
-                parameters: new.parameters.clone(),
-                limits: new.limits,
-                source: new.source.clone(),
-                format: new.format,
-                ephemeral: new.ephemeral,
-                growing: false,
-                never_published: new.ephemeral,
-                created: SystemTime::now().into(),
-                published: BTreeMap::new(),
-            },
-            content: None,
-        })
+        Ok(Self { state: Arc::clone(shared), record: new_volume_record(new), content: None })
     }
 
     fn source_content(&self, state: &mut MemoryPoolState) -> Result<MemoryContent> {
@@ -148,18 +128,7 @@ impl MemorySnapshotDraft {
         let source = lock(shared).volume(&new.source.id)?.record.clone();
         Ok(Self {
             state: Arc::clone(shared),
-            record: SnapshotRecord {
-                version: RECORD_VERSION,
-                id: new.id.clone(),
-                name: new.name.clone(),
-                source: source.id,
-                size_bytes: source.capacity_bytes,
-                format: new.format,
-                capabilities: source.capabilities,
-                created: SystemTime::now().into(),
-                group: group.cloned(),
-                consistency: new.consistency,
-            },
+            record: new_snapshot_record(new, source, group),
             content: None,
         })
     }

@@ -5,11 +5,39 @@
 
 use std::sync::Arc;
 
-use orlop_model::{Error, PoolInfo, Result};
+use orlop_model::{Error, PoolInfo, Reason, Result};
 use orlop_sys::ceph::{IoCtx, Update, UpdateOutcome};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::layout::RECORDS;
 use super::session::Session;
+use crate::recorded::{Recorded, parse_record};
+
+/// A record and where its data is, in one JSON object.
+#[derive(Debug, Serialize)]
+pub(crate) struct RecordEntry<Location, Record> {
+    #[serde(flatten)]
+    pub(crate) location: Location,
+    #[serde(flatten)]
+    pub(crate) record: Record,
+}
+
+impl<Location: Serialize + DeserializeOwned, Record: Recorded> RecordEntry<Location, Record> {
+    pub(crate) fn parse(id: &Record::Id, text: &[u8]) -> Result<Self> {
+        let damaged = |reason| Error::damaged(format!("{} {id}", Record::KIND), reason);
+        let record = parse_record(id, &"record", text).map_err(damaged)?;
+        let location = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
+        Ok(Self { location, record })
+    }
+
+    pub(crate) fn text(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(self).map_err(|error| {
+            let writing = format!("write the record of {} {}", Record::KIND, self.record.id());
+            Error::failed(writing, Reason::of(error))
+        })
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Records {

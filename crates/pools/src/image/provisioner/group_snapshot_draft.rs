@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use orlop_model::record::RECORD_VERSION;
 use orlop_model::{Draft, Error, GroupSnapshotRecord, NewGroupSnapshot, Result, Timestamp};
 use orlop_sys::file::RenameOutcome;
 
@@ -17,6 +16,7 @@ use crate::capture_progress::CaptureProgress;
 use crate::image::catalogue::record_index::RecordIndex;
 use crate::image::failure::cannot;
 use crate::image::subvolume_snapshot::SubvolumeSnapshot;
+use crate::recorded::new_group_snapshot_record;
 
 /// Each member holds its reservation, so either there is room for all or the draft is refused.
 #[derive(Debug)]
@@ -26,15 +26,7 @@ pub(super) struct ImageGroupSnapshotDraft {
     record: GroupSnapshotRecord,
     /// Where the members are copied from, on a pool that can be snapshotted as a whole.
     subvolume: Option<SubvolumeSnapshot>,
-    progress: Progress,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    Begun,
-    /// Some members may be of this capture. Another one would make the rest of another instant.
-    Capturing,
-    Captured,
+    progress: CaptureProgress,
 }
 
 impl ImageGroupSnapshotDraft {
@@ -45,17 +37,10 @@ impl ImageGroupSnapshotDraft {
         let members = new.members.iter().map(draft).collect::<Result<Vec<_>>>()?;
         Ok(Self {
             pool: pool.clone(),
-            record: GroupSnapshotRecord {
-                version: RECORD_VERSION,
-                id: new.id.clone(),
-                name: new.name.clone(),
-                members: new.members.iter().map(|member| member.id.clone()).collect(),
-                created: SystemTime::now().into(),
-                pools: new.pools.clone(),
-            },
+            record: new_group_snapshot_record(new),
             members,
             subvolume: None,
-            progress: Progress::Begun,
+            progress: CaptureProgress::default(),
         })
     }
 }
@@ -64,15 +49,8 @@ impl Draft<GroupSnapshotRecord> for ImageGroupSnapshotDraft {
     /// Where the subvolume can be snapshotted, that is all: what is copied out of its snapshot needs no
     /// stillness.
     fn capture(&mut self) -> Result<()> {
-        match self.progress {
-            Progress::Begun => self.progress = Progress::Capturing,
-            Progress::Capturing => {
-                return Err(Error::failed(
-                    "take a group snapshot",
-                    "an earlier attempt of this call failed",
-                ));
-            }
-            Progress::Captured => return Ok(()),
+        if !self.progress.try_begin()? {
+            return Ok(());
         }
         let snapshots = Arc::clone(&self.pool.subvolume_snapshots);
         if let Some(subvolume) = snapshots.try_take()? {
@@ -91,7 +69,7 @@ impl Draft<GroupSnapshotRecord> for ImageGroupSnapshotDraft {
             }
             self.note_captured(SystemTime::now().into());
         }
-        self.progress = Progress::Captured;
+        self.progress.end();
         Ok(())
     }
 

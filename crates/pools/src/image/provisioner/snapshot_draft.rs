@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
     Consistency, Draft, GroupSnapshotId, NewSnapshot, Result, SnapshotRecord, Timestamp,
 };
@@ -15,6 +14,7 @@ use crate::image::capacity::{Demand, ImageCapacity, NewObject, Reservation};
 use crate::image::catalogue::ImageCatalogue;
 use crate::image::copy_source::CopySource;
 use crate::image::failure::cannot;
+use crate::recorded::new_snapshot_record;
 
 /// The reservation is the last field, so that it is given back after the files are gone.
 #[derive(Debug)]
@@ -64,18 +64,7 @@ impl ImageSnapshotDraft {
             copy_source: Some(copy_source),
             shared: 0,
             allocated: 0,
-            record: SnapshotRecord {
-                version: RECORD_VERSION,
-                id: new.id.clone(),
-                name: new.name.clone(),
-                source: source.id,
-                size_bytes: source.capacity_bytes,
-                format: new.format,
-                capabilities: source.capabilities,
-                created: SystemTime::now().into(),
-                group: group.cloned(),
-                consistency: new.consistency,
-            },
+            record: new_snapshot_record(new, source, group),
             reservation,
         })
     }

@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use orlop_model::{Error, GroupSnapshotId, GroupSnapshotRecord, Reason, Result};
+use orlop_model::{GroupSnapshotId, GroupSnapshotRecord, Result};
 use serde::{Deserialize, Serialize};
 
-use super::super::records::Records;
+use super::super::records::{RecordEntry, Records};
 use super::super::uncommitted_group_snapshot::IntendedGroupSnapshot;
-use crate::recorded::parse_record;
 
 /// Where the data of all members is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,31 +18,7 @@ pub(crate) struct GroupLocation {
     pub(crate) intended: IntendedGroupSnapshot,
 }
 
-#[derive(Debug, Serialize)]
-pub(crate) struct GroupSnapshotEntry {
-    #[serde(flatten)]
-    pub(crate) location: GroupLocation,
-    #[serde(flatten)]
-    pub(crate) record: GroupSnapshotRecord,
-}
-
-impl GroupSnapshotEntry {
-    pub(crate) fn parse(id: &GroupSnapshotId, text: &[u8]) -> Result<Self> {
-        let damaged = |reason| Error::damaged(format!("group snapshot {id}"), reason);
-        let record = parse_record(id, &"record", text).map_err(damaged)?;
-        let location = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
-        Ok(Self { location, record })
-    }
-
-    pub(crate) fn text(&self) -> Result<Vec<u8>> {
-        serde_json::to_vec(self).map_err(|error| {
-            Error::failed(
-                format!("write the record of group snapshot {}", self.record.id),
-                Reason::of(error),
-            )
-        })
-    }
-}
+pub(crate) type GroupSnapshotEntry = RecordEntry<GroupLocation, GroupSnapshotRecord>;
 
 #[derive(Debug)]
 pub(in super::super) struct GroupSnapshots {

@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use orlop_model::{Error, PoolInfo, Reason, Result, SnapshotId, SnapshotRecord};
+use orlop_model::{Error, PoolInfo, Result, SnapshotId, SnapshotRecord};
 use orlop_sys::ceph::SnapshotRef;
 use serde::{Deserialize, Serialize};
 
-use super::super::records::Records;
-use crate::recorded::parse_record;
+use super::super::records::{RecordEntry, Records};
 
 /// Where the data of a snapshot is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,31 +28,7 @@ impl SnapshotLocation {
     }
 }
 
-#[derive(Debug, Serialize)]
-pub(crate) struct SnapshotEntry {
-    #[serde(flatten)]
-    pub(crate) location: SnapshotLocation,
-    #[serde(flatten)]
-    pub(crate) record: SnapshotRecord,
-}
-
-impl SnapshotEntry {
-    pub(crate) fn parse(id: &SnapshotId, text: &[u8]) -> Result<Self> {
-        let damaged = |reason| Error::damaged(format!("snapshot {id}"), reason);
-        let record = parse_record(id, &"record", text).map_err(damaged)?;
-        let location = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
-        Ok(Self { location, record })
-    }
-
-    pub(crate) fn text(&self) -> Result<Vec<u8>> {
-        serde_json::to_vec(self).map_err(|error| {
-            Error::failed(
-                format!("write the record of snapshot {}", self.record.id),
-                Reason::of(error),
-            )
-        })
-    }
-}
+pub(crate) type SnapshotEntry = RecordEntry<SnapshotLocation, SnapshotRecord>;
 
 #[derive(Debug)]
 pub(in super::super) struct Snapshots {

@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
     Draft, Error, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot, Result, SnapshotRecord,
 };
@@ -14,7 +13,8 @@ use super::super::uncommitted_group_snapshot::{
     GroupMember, IntendedGroupSnapshot, UncommittedGroupSnapshot,
 };
 use super::RbdProvisioner;
-use super::snapshot_draft::new_record;
+use crate::capture_progress::CaptureProgress;
+use crate::recorded::{new_group_snapshot_record, new_snapshot_record};
 
 /// Another process is making the same group snapshot, or has just made it.
 fn busy(id: &GroupSnapshotId) -> Error {
@@ -27,15 +27,7 @@ pub(super) struct RbdGroupSnapshotDraft {
     record: GroupSnapshotRecord,
     members: Vec<SnapshotRecord>,
     snapshot: UncommittedGroupSnapshot,
-    progress: Progress,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    Begun,
-    /// RBD was asked for the snapshot; whether it exists is not known.
-    Taking,
-    Taken,
+    progress: CaptureProgress,
 }
 
 impl RbdGroupSnapshotDraft {
@@ -60,8 +52,7 @@ impl RbdGroupSnapshotDraft {
             let source = pool.images.require(&member.source.id)?;
             let volume = source.record.id.clone();
             members.push(GroupMember { volume, image_id: source.image_id.clone() });
-            let group = Some(new.id.clone());
-            records.push(SnapshotRecord { group, ..new_record(member, source) });
+            records.push(new_snapshot_record(member, source.record, Some(&new.id)));
         }
         let snapshot = UncommittedGroupSnapshot::prepare(
             &pool.session,
@@ -72,36 +63,22 @@ impl RbdGroupSnapshotDraft {
         )?;
         Ok(Self {
             pool: pool.clone(),
-            record: GroupSnapshotRecord {
-                version: RECORD_VERSION,
-                id: new.id.clone(),
-                name: new.name.clone(),
-                members: new.members.iter().map(|member| member.id.clone()).collect(),
-                created: SystemTime::now().into(),
-                pools: new.pools.clone(),
-            },
+            record: new_group_snapshot_record(new),
             members: records,
             snapshot,
-            progress: Progress::Begun,
+            progress: CaptureProgress::default(),
         })
     }
 }
 
 impl Draft<GroupSnapshotRecord> for RbdGroupSnapshotDraft {
     fn capture(&mut self) -> Result<()> {
-        match self.progress {
-            Progress::Begun => self.progress = Progress::Taking,
-            Progress::Taking => {
-                return Err(Error::failed(
-                    "take a group snapshot",
-                    "an earlier attempt of this call failed",
-                ));
-            }
-            Progress::Taken => return Ok(()),
+        if !self.progress.try_begin()? {
+            return Ok(());
         }
         self.snapshot.take()?;
         self.record.created = SystemTime::now().into();
-        self.progress = Progress::Taken;
+        self.progress.end();
         Ok(())
     }
 

@@ -2,31 +2,14 @@
 
 use std::time::SystemTime;
 
-use orlop_model::record::RECORD_VERSION;
 use orlop_model::{Draft, Error, NewSnapshot, Result, SnapshotId, SnapshotRecord};
 use orlop_sys::ceph::Update;
 
 use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
 use super::super::image_state::BEING_MADE;
-use super::super::images::KnownImage;
 use super::super::uncommitted_snapshot::{IntendedSnapshot, UncommittedSnapshot};
 use super::RbdProvisioner;
-
-/// The record of a snapshot that is in no group. Its size and time are known when it is taken.
-pub(super) fn new_record(new: &NewSnapshot, source: KnownImage) -> SnapshotRecord {
-    SnapshotRecord {
-        version: RECORD_VERSION,
-        id: new.id.clone(),
-        name: new.name.clone(),
-        source: source.record.id,
-        size_bytes: source.record.capacity_bytes,
-        format: new.format,
-        capabilities: source.record.capabilities,
-        created: SystemTime::now().into(),
-        group: None,
-        consistency: new.consistency,
-    }
-}
+use crate::recorded::new_snapshot_record;
 
 #[derive(Debug)]
 pub(super) struct RbdSnapshotDraft {
@@ -45,7 +28,8 @@ impl RbdSnapshotDraft {
         let source = pool.images.require(&new.source.id)?;
         pool.capacity.check_not_full()?;
         let image_id = source.image_id.clone();
-        let record = new_record(new, source);
+        // Of the volume's size: an interrupted expansion may have left a longer image.
+        let record = new_snapshot_record(new, source.record, None);
         Ok(Self { pool: pool.clone(), image_id, record, snapshot: None })
     }
 
