@@ -20,7 +20,7 @@ impl Engine {
         }
         let mut failed = Ok(());
         let mut known = false;
-        for pool in self.pools.values().filter(|pool| fits(pool, query)) {
+        for pool in self.pools().values().filter(|pool| fits(pool, query)) {
             let provisioning = query.parameters.provisioning;
             match self
                 .query(pool, move |pool| pool.provisioner().capacity(provisioning))
@@ -54,7 +54,7 @@ impl Engine {
     }
 
     fn with_default(&self, capabilities: CapabilitySet) -> CapabilitySet {
-        match self.host.filesystems().first() {
+        match self.host().filesystems().first() {
             Some(default) => capabilities.with_default_fs(*default),
             None => capabilities,
         }
@@ -62,7 +62,7 @@ impl Engine {
 
     fn offers(&self, capabilities: &CapabilitySet) -> bool {
         !capabilities.wants_mount()
-            || capabilities.fs().is_some_and(|fs| self.host.filesystems().contains(&fs))
+            || capabilities.fs().is_some_and(|fs| self.host().filesystems().contains(&fs))
     }
 }
 

@@ -39,7 +39,7 @@ impl Engine {
         let digest = NameDigest::of(&request.name);
         let mut lock = match hold {
             Some(hold) if hold.digest == digest => hold.lock,
-            Some(_) | None => self.locks.volume(&digest)?,
+            Some(_) | None => self.locks().volume(&digest)?,
         };
         if let Some(existing) = self.find_same(&digest, request)? {
             return Ok(existing);
@@ -50,8 +50,8 @@ impl Engine {
         {
             // Locks are taken in the order of their keys.
             drop(lock);
-            source_lock = Some(self.locks.source_volume(source.digest())?);
-            lock = self.locks.volume(&digest)?;
+            source_lock = Some(self.locks().source_volume(source.digest())?);
+            lock = self.locks().volume(&digest)?;
             if let Some(existing) = self.find_same(&digest, request)? {
                 return Ok(existing);
             }
@@ -76,7 +76,7 @@ impl Engine {
     fn bound_to<'a>(&'a self, request: &'a CreateVolume) -> Option<&'a str> {
         let of_source = || {
             let source = request.source.as_ref().map(ContentSource::pool);
-            source.and_then(|id| self.pools.get(id)).map(|pool| pool.name())
+            source.and_then(|id| self.pools().get(id)).map(|pool| pool.name())
         };
         request.parameters.pool.as_deref().or_else(of_source)
     }
@@ -99,7 +99,7 @@ impl Engine {
             request.parameters.check_fit(fs)?;
         }
         if !request.limits.is_empty() {
-            self.host
+            self.host()
                 .check_limits_work()
                 .map_err(|reason| Error::invalid("parameters", reason.to_string()))?;
         }
@@ -189,7 +189,7 @@ impl Engine {
     ) -> Result<LockedSource<'_>> {
         match source {
             ContentSource::Snapshot(id) => {
-                let lock = self.locks.shared(Key::Snapshot(id.digest().clone()))?;
+                let lock = self.locks().shared(Key::Snapshot(id.digest().clone()))?;
                 let (pool, snapshot) = self.require_snapshot(id)?;
                 let (size_bytes, format) = (snapshot.size_bytes, snapshot.format);
                 Ok(LockedSource { pool, size_bytes, format, volume: None, _lock: lock })
@@ -201,7 +201,7 @@ impl Engine {
                 check_same_pool(pool, wanted)?;
                 let lock = match lock {
                     Some(lock) => lock,
-                    None => self.locks.source_volume(id.digest())?,
+                    None => self.locks().source_volume(id.digest())?,
                 };
                 let (pool, volume) = self.require_volume(id)?;
                 let format = copied_format(&volume)?;
@@ -220,7 +220,7 @@ impl Engine {
         if !wanted.wants_mount() {
             return Ok(wanted.clone());
         }
-        let offered = self.host.filesystems();
+        let offered = self.host().filesystems();
         let copied = source.and_then(|source| source.format.fs());
         if let (Some(copied), Some(named)) = (copied, wanted.fs())
             && copied != named
@@ -251,7 +251,7 @@ impl Engine {
     ) -> Result<Option<NewFilesystem>> {
         match capabilities.fs() {
             Some(fs) if format == FormatState::Blank && !capabilities.wants_block() => {
-                Ok(Some(NewFilesystem { fs, uuid: self.host.random_uuid()? }))
+                Ok(Some(NewFilesystem { fs, uuid: self.host().random_uuid()? }))
             }
             Some(_) | None => Ok(None),
         }
@@ -265,7 +265,7 @@ impl Engine {
     ) -> Result<u64> {
         let floor = smallest_volume(capabilities);
         let Some(source) = source else {
-            let preferred = self.settings.default_capacity;
+            let preferred = self.settings().default_capacity;
             return CapacityRange::choose(request.range.as_ref(), floor, preferred);
         };
         // CV-14: a copy is never smaller than its source.

@@ -7,7 +7,7 @@ use crate::engine::{Engine, PoolRef, note_volume_name};
 impl Engine {
     /// Snapshots of the volume stay (DV-05, DV-06).
     pub fn delete_volume(&self, id: &VolumeId) -> Result<()> {
-        let _lock = self.locks.volume(id.digest())?;
+        let _lock = self.locks().volume(id.digest())?;
         let pool = self.pool_of(id)?.ok_or_else(|| Self::not_served(id))?;
         let Some(record) = pool.catalogue().volume(id)? else {
             return pool.provisioner().ensure_no_volume(id);
@@ -36,8 +36,8 @@ impl Engine {
     pub(crate) fn remove_volume(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
         pool.devices().try_detach_unused(id, DeviceAccess::ReadOnly)?;
         pool.devices().try_detach_unused(id, DeviceAccess::ReadWrite)?;
-        self.host.save_node_record(id, &NodeRecord::default())?;
-        self.stage_failures.clear(id);
+        self.host().save_node_record(id, &NodeRecord::default())?;
+        self.stage_failures().clear(id);
         pool.provisioner().ensure_no_volume(id)
     }
 

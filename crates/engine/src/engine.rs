@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use orlop_model::id::shown;
 use orlop_model::{
-    Device, DeviceAccess, DurationHistogram, Error, Host, NodeId, Pool, PoolId, Result, SnapshotId,
-    SnapshotRecord, Topology, VolumeCapability, VolumeId, VolumeRecord,
+    DurationHistogram, Error, Host, NodeId, Pool, PoolId, Result, SnapshotId, SnapshotRecord,
+    Topology, VolumeId, VolumeRecord,
 };
 use tracing::Span;
 use tracing::field::display;
@@ -51,19 +50,19 @@ pub struct AbsentPool {
 /// engine, with the same locks and the same memory ([`Engine::with_pool`]).
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) pools: BTreeMap<PoolId, PoolRef>,
-    pub(crate) breakers: BTreeMap<PoolId, Arc<PoolBreaker>>,
-    pub(crate) absent: Vec<AbsentPool>,
-    pub(crate) host: Arc<dyn Host>,
-    pub(crate) settings: EngineSettings,
-    pub(crate) locks: Locks,
-    pub(crate) node_volumes: Arc<NodeVolumeCount>,
-    pub(crate) shared_node_volumes: Arc<SharedVolumeCount>,
-    pub(crate) membership: Arc<Membership>,
-    pub(crate) stage_failures: Arc<StageFailures>,
-    pub(crate) writeback_checks: Arc<WritebackChecks>,
-    pub(crate) asked_pools: Arc<AskedPools>,
-    pub(crate) freezes: Arc<DurationHistogram>,
+    pools: BTreeMap<PoolId, PoolRef>,
+    breakers: BTreeMap<PoolId, Arc<PoolBreaker>>,
+    absent: Vec<AbsentPool>,
+    host: Arc<dyn Host>,
+    settings: EngineSettings,
+    locks: Locks,
+    node_volumes: Arc<NodeVolumeCount>,
+    shared_node_volumes: Arc<SharedVolumeCount>,
+    membership: Arc<Membership>,
+    stage_failures: Arc<StageFailures>,
+    writeback_checks: Arc<WritebackChecks>,
+    asked_pools: Arc<AskedPools>,
+    freezes: Arc<DurationHistogram>,
 }
 
 impl Engine {
@@ -144,6 +143,58 @@ impl Engine {
         }
     }
 
+    pub(crate) fn pools(&self) -> &BTreeMap<PoolId, PoolRef> {
+        &self.pools
+    }
+
+    pub(crate) fn breakers(&self) -> &BTreeMap<PoolId, Arc<PoolBreaker>> {
+        &self.breakers
+    }
+
+    pub(crate) fn absent(&self) -> &[AbsentPool] {
+        &self.absent
+    }
+
+    pub(crate) fn host(&self) -> &Arc<dyn Host> {
+        &self.host
+    }
+
+    pub(crate) fn settings(&self) -> &EngineSettings {
+        &self.settings
+    }
+
+    pub(crate) fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    pub(crate) fn node_volumes(&self) -> &NodeVolumeCount {
+        &self.node_volumes
+    }
+
+    pub(crate) fn shared_node_volumes(&self) -> &SharedVolumeCount {
+        &self.shared_node_volumes
+    }
+
+    pub(crate) fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    pub(crate) fn stage_failures(&self) -> &StageFailures {
+        &self.stage_failures
+    }
+
+    pub(crate) fn writeback_checks(&self) -> &Arc<WritebackChecks> {
+        &self.writeback_checks
+    }
+
+    pub(crate) fn asked_pools(&self) -> &Arc<AskedPools> {
+        &self.asked_pools
+    }
+
+    pub(crate) fn freezes(&self) -> &DurationHistogram {
+        &self.freezes
+    }
+
     /// `None`: the pool is not served here. While a pool is absent its id is unknown, so an id
     /// that no other pool has may be of that one.
     pub(crate) fn pool(&self, id: &PoolId) -> Result<Option<&PoolRef>> {
@@ -199,35 +250,6 @@ impl Engine {
              configure that pool, or send the call to the daemon that serves it",
             id.pool()
         ))
-    }
-
-    /// Makes the volume a block device here. Failures are counted: what repeats a call hides them.
-    pub(crate) fn ensure_attached(
-        &self,
-        pool: &PoolRef,
-        id: &VolumeId,
-        access: DeviceAccess,
-    ) -> Result<Device> {
-        pool.devices().ensure_attached(id, access).inspect_err(|_| {
-            if let Some(breaker) = self.breakers.get(pool.id()) {
-                breaker.attach_failures.fetch_add(1, Ordering::Relaxed);
-            }
-        })
-    }
-
-    /// NS-13, NP-17: is the volume made for this, and does this machine offer it?
-    pub(crate) fn check_use(&self, record: &VolumeRecord, wanted: &VolumeCapability) -> Result<()> {
-        record.capabilities.check_grants(wanted).map_err(Error::precondition)?;
-        match record.capabilities.fs() {
-            Some(fs) if !wanted.is_block() && !self.host.filesystems().contains(&fs) => {
-                Err(Error::precondition(format!(
-                    "cannot use {} here: this node does not offer {fs}; install its tools, or add \
-                     it to ORLOP_FILESYSTEMS",
-                    record.label()
-                )))
-            }
-            Some(_) | None => Ok(()),
-        }
     }
 }
 

@@ -15,7 +15,7 @@ impl Engine {
         range: &CapacityRange,
         capability: Option<&VolumeCapability>,
     ) -> Result<Expanded> {
-        let _lock = self.locks.volume(id.digest())?;
+        let _lock = self.locks().volume(id.digest())?;
         let (pool, record) = self.require_subject(id)?;
         check_capability(&record, capability)?;
         let now = record.capacity_bytes;
@@ -26,10 +26,10 @@ impl Engine {
 
     pub fn expand_node_volume(&self, request: &NodeExpand) -> Result<u64> {
         let id = self.resolve(&request.volume)?;
-        let _lock = self.locks.volume(id.digest())?;
+        let _lock = self.locks().volume(id.digest())?;
         let (pool, record) = self.require_subject(&id)?;
         check_capability(&record, request.capability.as_ref())?;
-        let node = self.host.node_record(&id)?;
+        let node = self.host().node_record(&id)?;
         let stage = self.stage_at(pool, &id, &node, &request.path)?;
         check_range(&record, request.range.as_ref())?;
         if self.live_stage(pool, &id)?.is_none() {
@@ -51,7 +51,7 @@ impl Engine {
             )));
         }
         if let Some(device) = pool.devices().attached(&id, DeviceAccess::ReadWrite)? {
-            self.host.ensure_grown_mounted(&device, fs, &stage.path)?;
+            self.host().ensure_grown_mounted(&device, fs, &stage.path)?;
         }
         Ok(size)
     }

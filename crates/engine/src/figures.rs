@@ -91,8 +91,8 @@ impl Engine {
     /// All pools, those in service first. Takes a few seconds at most.
     pub fn pool_figures(&self) -> Vec<PoolFigures> {
         let mut looks = self.ask_all(|pool, host| look(pool, host.as_ref()));
-        let served = self.pools.values().map(|pool| {
-            let failures = self.breakers.get(pool.id()).map(|breaker| &breaker.attach_failures);
+        let served = self.pools().values().map(|pool| {
+            let failures = self.breakers().get(pool.id()).map(|breaker| &breaker.attach_failures);
             let outcome = looks.remove(pool.id()).unwrap_or_else(|| Err(late(pool)));
             let (state, look) = match outcome {
                 Ok(look) => (PoolState::Up, Some(look)),
@@ -109,7 +109,7 @@ impl Engine {
                 attach_failures: failures.map_or(0, |count| count.load(Ordering::Relaxed)),
             }
         });
-        let absent = self.absent.iter().map(|absent| PoolFigures {
+        let absent = self.absent().iter().map(|absent| PoolFigures {
             name: absent.name.clone(),
             id: None,
             state: PoolState::Absent,
@@ -123,7 +123,7 @@ impl Engine {
 
     /// Of volumes staged here, in the order of ids and at most so many; and how many there are beside them.
     pub fn volume_io(&self, most: usize) -> Result<(Vec<VolumeIo>, usize)> {
-        let mut staged = self.host.node_records()?;
+        let mut staged = self.host().node_records()?;
         let left_out = staged.len().saturating_sub(most);
         staged.truncate(most);
         let staged = Arc::new(staged);
@@ -135,7 +135,7 @@ impl Engine {
 
     /// For how long filesystems were frozen for copies.
     pub fn freeze_durations(&self) -> DurationCounts {
-        self.freezes.counts()
+        self.freezes().counts()
     }
 
     /// A thread for each pool, so that those that answer do not wait for those that do not. A pool that is
@@ -146,15 +146,15 @@ impl Engine {
     ) -> BTreeMap<PoolId, Result<T>> {
         let (answer, answers) = mpsc::channel();
         let mut waiting = 0;
-        for pool in self.pools.values() {
+        for pool in self.pools().values() {
             let id = pool.id().clone();
-            if !self.asked_pools.all().insert(id.clone()) {
+            if !self.asked_pools().all().insert(id.clone()) {
                 continue;
             }
-            let asking = Asking { asked: Arc::clone(&self.asked_pools), id };
+            let asking = Asking { asked: Arc::clone(&self.asked_pools()), id };
             let (engine, pool, answer) = (self.clone(), Arc::clone(pool), answer.clone());
             let question = question.clone();
-            let host = Arc::clone(&self.host);
+            let host = Arc::clone(self.host());
             let ask = move || {
                 let asked = engine.query(&pool, move |pool| question(pool, &host));
                 let id = asking.id.clone();

@@ -28,7 +28,7 @@ impl Engine {
         mut reached: impl FnMut(GroupStage) -> Result<()>,
     ) -> Result<(GroupSnapshot, bool)> {
         let digest = NameDigest::of(&request.name);
-        let locks = self.locks.with_one_deadline();
+        let locks = self.locks().with_one_deadline();
         let _lock = locks.exclusive(Key::GroupSnapshot(digest.clone()))?;
         if let Some(existing) = self.find_group_snapshot(&digest, &request.sources)? {
             check_pools(&existing.record, pools)?;
@@ -76,7 +76,7 @@ impl Engine {
         members: &BTreeSet<String>,
         pools: &BTreeSet<PoolId>,
     ) -> Result<()> {
-        let locks = self.locks.with_one_deadline();
+        let locks = self.locks().with_one_deadline();
         let _lock = locks.exclusive(Key::GroupSnapshot(id.digest().clone()))?;
         let pool = self.pool(id.pool())?.ok_or_else(|| {
             Error::precondition(format!(
@@ -107,7 +107,7 @@ impl Engine {
         pools: &BTreeSet<PoolId>,
     ) -> Result<GroupSnapshot> {
         // A group that is being deleted has lost some of its members already.
-        let _lock = self.locks.shared(Key::GroupSnapshot(id.digest().clone()))?;
+        let _lock = self.locks().shared(Key::GroupSnapshot(id.digest().clone()))?;
         let missing = || Error::NoSuchGroupSnapshot(id.to_string());
         let not_served = || Error::not_served(format!("group snapshot {id}"), id.pool());
         let pool = self.pool(id.pool())?.ok_or_else(not_served)?;

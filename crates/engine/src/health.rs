@@ -27,10 +27,10 @@ impl Engine {
     /// restart a daemon that others depend on (decision 0045). What is wrong with the rest is
     /// returned. Where nothing serves, it is an error, and one that waiting does not mend comes first.
     pub fn check_health(&self) -> Result<HealthReport> {
-        self.host.check_health()?;
+        self.host().check_health()?;
         let mut serves = false;
         let (mut complaints, mut shortages) = (Vec::new(), Vec::new());
-        for pool in self.pools.values() {
+        for pool in self.pools().values() {
             let ask =
                 |pool: &PoolRef| pool.health().check().and_then(|()| pool.health().shortage());
             match self.query(pool, ask).and_then(|checked| checked) {
@@ -41,7 +41,7 @@ impl Engine {
                 Err(failure) => complaints.push(failure),
             }
         }
-        complaints.extend(self.absent.iter().map(AbsentPool::complaint));
+        complaints.extend(self.absent().iter().map(AbsentPool::complaint));
         let is_lasting = |why: &&Error| !matches!(why, Error::Unreachable { .. });
         match complaints.iter().find(is_lasting).or(complaints.first()) {
             Some(why) if !serves => Err(why.clone()),

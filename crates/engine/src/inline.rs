@@ -32,12 +32,12 @@ impl Engine {
         };
         let name: ObjectName =
             text.parse().map_err(|_| Error::invalid("volume_id", "cannot name a volume"))?;
-        let _locks = self.locks.volume_at(&NameDigest::of(&name), &request.target)?;
+        let _locks = self.locks().volume_at(&NameDigest::of(&name), &request.target)?;
         let (record, discardable) = self.ensure_inline_volume(name, request, inline)?;
         let pool = self.pool_of(&record.id)?.ok_or_else(|| Self::not_served(&record.id))?;
         let _foreign_call = self.admit_foreign_call(pool, None)?;
         let stage = Stage {
-            path: self.host.private_stage(&record.id)?,
+            path: self.host().private_stage(&record.id)?,
             capability: request.capability.clone(),
             read_only: false,
         };
@@ -76,9 +76,9 @@ impl Engine {
         discardable: &Discardable,
     ) -> Result<()> {
         match discardable {
-            Discardable::Yes => self.discard_inline(pool, id, &self.host.node_record(id)?),
-            Discardable::No if self.host.mount_at(stage)?.is_none() => {
-                self.host.ensure_target_removed(stage)
+            Discardable::Yes => self.discard_inline(pool, id, &self.host().node_record(id)?),
+            Discardable::No if self.host().mount_at(stage)?.is_none() => {
+                self.host().ensure_target_removed(stage)
             }
             Discardable::No => Ok(()),
         }
@@ -132,8 +132,8 @@ impl Engine {
                 Ok(Some(record)) if record.ephemeral => return Ok(Some(id)),
                 Ok(_) => {}
                 Err(Error::Damaged { .. }) => {
-                    let path = self.host.private_stage(&id)?;
-                    let stage = self.host.node_record(&id)?.stage;
+                    let path = self.host().private_stage(&id)?;
+                    let stage = self.host().node_record(&id)?.stage;
                     if stage.is_none_or(|stage| stage.path == path) {
                         damaged.get_or_insert(id);
                     }
@@ -154,7 +154,7 @@ impl Engine {
         id: &VolumeId,
         node: &NodeRecord,
     ) -> Result<()> {
-        let path = self.host.private_stage(id)?;
+        let path = self.host().private_stage(id)?;
         // Staged by a separate call, hence not inline; the pool, which may be away, is not asked.
         if node.stage.as_ref().is_some_and(|stage| stage.path != path) {
             return Ok(());
@@ -204,18 +204,18 @@ impl Engine {
             }
         }
         for stage in &former {
-            self.host.ensure_unmounted(stage)?;
+            self.host().ensure_unmounted(stage)?;
         }
         // After all of them: one path may be mounted on twice.
         for stage in &former {
-            self.host.ensure_target_removed(stage)?;
+            self.host().ensure_target_removed(stage)?;
         }
         Ok(())
     }
 
     fn unstage_inline(&self, pool: &PoolRef, id: &VolumeId, path: &TargetPath) -> Result<()> {
         self.ensure_unstaged(pool, id, path)?;
-        self.host.ensure_target_removed(path)
+        self.host().ensure_target_removed(path)
     }
 
     /// At start: volumes that an interrupted NodePublishVolume made and that no workload has seen.
@@ -226,7 +226,7 @@ impl Engine {
             if !record.is_ok_and(|record| record.ephemeral && record.never_published) {
                 continue;
             }
-            let node = self.host.node_record(&id);
+            let node = self.host().node_record(&id);
             match node.and_then(|node| self.discard_inline(pool, &id, &node)) {
                 Ok(()) => tracing::info!(
                     volume = %id,

@@ -17,7 +17,7 @@ impl Engine {
     ) -> Result<Page<VolumeStatus, VolumeId>> {
         self.check_none_absent(|_| true)?;
         let mut entries = Vec::new();
-        for pool in self.pools.values() {
+        for pool in self.pools().values() {
             if after.is_some_and(|after| after.pool() > pool.id()) {
                 continue;
             }
@@ -94,7 +94,7 @@ impl Engine {
             let found =
                 self.pool(id.pool())?.map(|pool| pool.catalogue().snapshot(id)).transpose()?;
             let found = found.flatten().filter(|record| !after_it && fits(record));
-            let entries = match (found, self.pools.get(id.pool())) {
+            let entries = match (found, self.pools().get(id.pool())) {
                 (Some(record), Some(pool)) => vec![in_whole_group(pool, record)?],
                 (_, _) => Vec::new(),
             };
@@ -107,7 +107,7 @@ impl Engine {
         }
         let mut entries = Vec::new();
         // A snapshot is on the pool of its source.
-        for pool in self.pools.values().filter(|pool| of_one.is_none_or(|id| id == pool.id())) {
+        for pool in self.pools().values().filter(|pool| of_one.is_none_or(|id| id == pool.id())) {
             if after.is_some_and(|after| after.pool() > pool.id()) {
                 continue;
             }

@@ -98,11 +98,11 @@ impl WrittenAt {
 impl Engine {
     /// Looks for lost writes if it is time to. What is found is known from then on.
     pub(crate) fn look_for_lost_writes(&self, id: &VolumeId, at: WrittenAt, is_urgent: bool) {
-        if !self.writeback_checks.try_begin(id, is_urgent) {
+        if !self.writeback_checks().try_begin(id, is_urgent) {
             return;
         }
-        let under_way = UnderWay { checks: Arc::clone(&self.writeback_checks), id: id.clone() };
-        let host = Arc::clone(&self.host);
+        let under_way = UnderWay { checks: Arc::clone(&self.writeback_checks()), id: id.clone() };
+        let host = Arc::clone(&self.host());
         let (done, waiting) = mpsc::sync_channel::<()>(1);
         let look = move || {
             match at.lost_writes(host.as_ref()) {
@@ -123,8 +123,8 @@ impl Engine {
 
     /// Syncs before a copy. The kernel tells a lost write to this sync and to no later one, so it is noted.
     pub(crate) fn sync_before_copy(&self, id: &VolumeId, mount: &TargetPath) -> Result<()> {
-        let Some(reason) = self.host.sync_filesystem(mount)? else { return Ok(()) };
-        note(self.host.as_ref(), id, &reason);
+        let Some(reason) = self.host().sync_filesystem(mount)? else { return Ok(()) };
+        note(self.host().as_ref(), id, &reason);
         Err(Error::failed(
             format!("copy volume {id}"),
             format!(
@@ -135,7 +135,7 @@ impl Engine {
 
     /// Lost writes come before everything else that is wrong.
     pub(crate) fn with_lost_writes(&self, id: &VolumeId, condition: Condition) -> Condition {
-        let Some(reason) = self.host.lost_writes(id) else { return condition };
+        let Some(reason) = self.host().lost_writes(id) else { return condition };
         let mut worst = Condition::of(vec![lost(&reason)], "");
         worst.extend(condition.into_problems());
         worst

@@ -8,9 +8,9 @@ impl Engine {
     /// The record comes first: a crash before the device has the limits is mended by the repeated
     /// call, and by the next stage.
     pub fn modify_volume(&self, id: &VolumeId, change: &IoLimitsChange) -> Result<()> {
-        let _lock = self.locks.volume(id.digest())?;
+        let _lock = self.locks().volume(id.digest())?;
         let (pool, record) = self.require_subject(id)?;
-        self.host.check_limits_work()?;
+        self.host().check_limits_work()?;
         let limits = change.applied_to(record.limits);
         if limits != record.limits {
             pool.catalogue().update_volume(id, &mut |record| {
@@ -26,7 +26,7 @@ impl Engine {
     /// record is left alone.
     pub(crate) fn restore_limits(&self, pool: &PoolRef) -> Result<()> {
         for id in pool.devices().attached_volumes()? {
-            if self.host.node_record(&id).is_ok_and(|node| node.is_empty()) {
+            if self.host().node_record(&id).is_ok_and(|node| node.is_empty()) {
                 continue;
             }
             let restored = match pool.catalogue().volume(&id) {

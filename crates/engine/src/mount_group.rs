@@ -52,7 +52,7 @@ impl Engine {
     /// already, this is a look at the root directory.
     pub(crate) fn ensure_group_of(&self, stage: &Stage, wanted: &VolumeCapability) -> Result<()> {
         match group_of(wanted) {
-            Some(group) if !stage.read_only => self.host.ensure_group(&stage.path, group),
+            Some(group) if !stage.read_only => self.host().ensure_group(&stage.path, group),
             Some(_) | None => Ok(()),
         }
     }

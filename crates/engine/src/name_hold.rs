@@ -28,18 +28,18 @@ impl Engine {
             name: pool.name().to_owned(),
             topology: pool.topology().clone(),
         };
-        self.pools.values().map(summary).collect()
+        self.pools().values().map(summary).collect()
     }
 
     /// False while a configured pool is absent, whose id is not known.
     pub fn knows_all_pools(&self) -> bool {
-        self.absent.is_empty()
+        self.absent().is_empty()
     }
 
     /// Holds the name, and returns the volume that has it. An error if a pool is absent, which may have it.
     pub fn hold_name(&self, name: &ObjectName) -> Result<(NameHold, Option<VolumeId>)> {
         let digest = NameDigest::of(name);
-        let lock = self.locks.volume(&digest)?;
+        let lock = self.locks().volume(&digest)?;
         let found = self.find_volume(&digest, None)?.map(|(_, record)| record.id);
         Ok((NameHold { digest, lock }, found))
     }

@@ -27,7 +27,7 @@ impl Engine {
         let VolumeRef::Issued(id) = &request.volume else {
             return Err(Error::NoSuchVolume(request.volume.to_string()));
         };
-        let _locks = self.locks.volume_at(id.digest(), &request.target)?;
+        let _locks = self.locks().volume_at(id.digest(), &request.target)?;
         let (pool, record) = self.require_subject(id)?;
         check_context(pool, &record, &request.context)?;
         self.check_use(&record, &request.capability)?;
@@ -45,13 +45,13 @@ impl Engine {
         if let Some(side) = pool.shared() {
             SharedPool::new(self, side).check_reachable(&record.id)?;
         }
-        let node = self.host.node_record(&record.id)?;
+        let node = self.host().node_record(&record.id)?;
         let made_before = node.publication(&request.target).is_some_and(|p| p.target_made);
         let wanted = Publication {
             target: request.target.clone(),
             capability: request.capability.clone(),
             read_only: request.read_only,
-            target_made: made_before || !self.host.target_exists(&request.target)?,
+            target_made: made_before || !self.host().target_exists(&request.target)?,
         };
         let live = self.live_publications(pool, &record.id)?;
         if let Some(current) = live.iter().find(|current| current.target == wanted.target) {
@@ -99,7 +99,7 @@ impl Engine {
         };
         let Some(device) = pool.devices().attached(id, other)? else { return Ok(()) };
         // Not by the records, which can be lost while workloads go on.
-        if let Some(target) = self.host.mounts_of(&device)?.into_iter().next() {
+        if let Some(target) = self.host().mounts_of(&device)?.into_iter().next() {
             return Err(Error::precondition(format!(
                 "cannot publish {}: it is published {how} at {target}, and readers of a \
                  raw device would not see what is written beside them; unpublish it there first, \
@@ -110,7 +110,7 @@ impl Engine {
         match other {
             DeviceAccess::ReadOnly => self.release_device(pool, id, DeviceAccess::ReadOnly),
             // What former writers left in its cache is what readers are to see.
-            DeviceAccess::ReadWrite => self.host.sync_device(&device),
+            DeviceAccess::ReadWrite => self.host().sync_device(&device),
         }
     }
 
@@ -126,7 +126,7 @@ impl Engine {
         let before = NodeRecord { stage: Some(stage.clone()), publications: live };
         let mut after = before.clone();
         after.publications.push(wanted.clone());
-        self.host.save_node_record(&record.id, &after)?;
+        self.host().save_node_record(&record.id, &after)?;
         let done = if stage.capability.is_block() {
             self.publish_device(pool, record, &wanted.target, read_only)
         } else {
@@ -137,7 +137,7 @@ impl Engine {
         // If this fails, the record that stays names the target.
         rolled_back(done, "publish", &record.id, || {
             self.release_read_only_device(pool, &record.id, &before)?;
-            self.host.save_node_record(&record.id, &before)
+            self.host().save_node_record(&record.id, &before)
         })
     }
 
@@ -152,7 +152,7 @@ impl Engine {
         read_only: bool,
     ) -> Result<()> {
         self.apply_limits(pool, &record.id, &record.limits)?;
-        self.host.ensure_bound_directory(staging, target, read_only)
+        self.host().ensure_bound_directory(staging, target, read_only)
     }
 
     /// A read-only bind of a device node does not stop writes to the device, so read-only
@@ -167,7 +167,7 @@ impl Engine {
         let access = if read_only { DeviceAccess::ReadOnly } else { DeviceAccess::ReadWrite };
         let device = self.ensure_attached(pool, &record.id, access)?;
         self.apply_limits(pool, &record.id, &record.limits)?;
-        self.host.ensure_bound_device(&device, target)
+        self.host().ensure_bound_device(&device, target)
     }
 
     /// Undoes one publication and leaves the others (NN-10).
@@ -191,20 +191,20 @@ impl Engine {
         after: TargetPathAfter,
     ) -> Result<()> {
         // Before the look-up: an inline volume may be just about to be made.
-        let _locks = self.locks.volume_at(&volume.digest(), target)?;
+        let _locks = self.locks().volume_at(&volume.digest(), target)?;
         let id = match volume {
             VolumeRef::Issued(id) => Some(id.clone()),
             VolumeRef::Foreign(text) => self.find_inline_of_any_pool(text)?,
         };
         let Some(id) = id else { return self.check_vacant(volume, target) };
-        let Some(pool) = self.pools.get(id.pool()) else {
+        let Some(pool) = self.pools().get(id.pool()) else {
             return self.unpublish_without_pool(volume, &id, target, after);
         };
         let _foreign_call = match volume {
             VolumeRef::Issued(_) => None,
             VolumeRef::Foreign(_) => self.admit_foreign_call(pool, None)?,
         };
-        let mut node = self.host.node_record(&id)?;
+        let mut node = self.host().node_record(&id)?;
         let recorded = node.publication(target).cloned();
         if recorded.is_none() && node.stage.as_ref().is_some_and(|stage| stage.path == *target) {
             // It is the volume that is there, but not as a publication: other targets live on it.
@@ -230,7 +230,7 @@ impl Engine {
         if recorded.is_some() {
             node.publications.retain(|publication| publication.target != *target);
             self.release_read_only_device(pool, &id, &node)?;
-            self.host.save_node_record(&id, &node)?;
+            self.host().save_node_record(&id, &node)?;
         }
         self.discard_inline(pool, &id, &node)
     }
@@ -244,10 +244,10 @@ impl Engine {
         after: TargetPathAfter,
     ) -> Result<()> {
         match after {
-            TargetPathAfter::Kept => return self.host.ensure_unmounted_elsewhere(target),
+            TargetPathAfter::Kept => return self.host().ensure_unmounted_elsewhere(target),
             TargetPathAfter::Removed => {}
         }
-        match self.host.ensure_target_removed(target) {
+        match self.host().ensure_target_removed(target) {
             Err(Error::Precondition(_)) if recorded.is_none_or(|it| !it.target_made) => Ok(()),
             removed => removed,
         }
@@ -267,7 +267,7 @@ impl Engine {
         // A publication of which the record was lost: its node would show another volume next.
         let device = pool.devices().attached(id, DeviceAccess::ReadOnly)?;
         if let Some(device) = device
-            && !self.host.mounts_of(&device)?.is_empty()
+            && !self.host().mounts_of(&device)?.is_empty()
         {
             return Ok(());
         }
@@ -315,7 +315,7 @@ impl Engine {
         holds: impl Fn(&Publication) -> Result<bool>,
     ) -> Result<Vec<Publication>> {
         let mut found = Vec::new();
-        for publication in self.host.node_record(id)?.publications {
+        for publication in self.host().node_record(id)?.publications {
             if holds(&publication)? {
                 found.push(publication);
             }
@@ -339,7 +339,7 @@ impl Engine {
         if self.is_mounted_from(pool, id, &publication.target)? {
             return Ok(true);
         }
-        let mounted = self.host.mount_at(&publication.target)?;
+        let mounted = self.host().mount_at(&publication.target)?;
         let is_node =
             publication.capability.is_block() && mounted.is_some_and(|at| at.is_device_node);
         Ok(is_node && !self.is_of_another(id, &publication.target)?)
@@ -348,17 +348,17 @@ impl Engine {
     /// Is another volume published at the path, by its record and by what is there? Of a pool that is
     /// not in service the record has to do.
     pub(crate) fn is_of_another(&self, id: &VolumeId, target: &TargetPath) -> Result<bool> {
-        if self.host.mount_at(target)?.is_none() {
+        if self.host().mount_at(target)?.is_none() {
             return Ok(false);
         }
-        for other in self.host.node_records()?.iter().filter(|other| *other != id) {
-            let names_it = match self.host.node_record(other) {
+        for other in self.host().node_records()?.iter().filter(|other| *other != id) {
+            let names_it = match self.host().node_record(other) {
                 Ok(node) => node.publication(target).is_some(),
                 Err(Error::Damaged { .. }) => false,
                 Err(error) => return Err(error),
             };
             let is_there = |pool: &PoolRef| self.is_mounted_from(pool, other, target);
-            if names_it && self.pools.get(other.pool()).map_or(Ok(true), is_there)? {
+            if names_it && self.pools().get(other.pool()).map_or(Ok(true), is_there)? {
                 return Ok(true);
             }
         }

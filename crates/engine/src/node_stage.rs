@@ -10,7 +10,7 @@
 
 use orlop_model::{
     AccessType, Device, DeviceAccess, Error, FsType, IoLimits, MountAccess, MountRequest,
-    NodeRecord, Publication, Result, Stage, TargetPath, VolumeId, VolumeRecord,
+    NodeRecord, Publication, Result, Stage, TargetPath, VolumeCapability, VolumeId, VolumeRecord,
 };
 
 use crate::difference::{capability_differs, readonly_differs};
@@ -56,18 +56,18 @@ impl Engine {
     pub fn stage_volume(&self, request: &StageVolume) -> Result<()> {
         let outcome = self.try_stage_volume(request);
         match &outcome {
-            Ok(()) => self.stage_failures.clear(&request.volume),
-            Err(error) => self.stage_failures.note(&request.volume, error),
+            Ok(()) => self.stage_failures().clear(&request.volume),
+            Err(error) => self.stage_failures().note(&request.volume, error),
         }
         outcome
     }
 
     fn try_stage_volume(&self, request: &StageVolume) -> Result<()> {
-        let _locks = self.locks.volume_at(request.volume.digest(), &request.path)?;
+        let _locks = self.locks().volume_at(request.volume.digest(), &request.path)?;
         let (pool, record) = self.require_subject(&request.volume)?;
         check_context(pool, &record, &request.context)?;
         self.check_use(&record, &request.capability)?;
-        self.host.check_stage_path(&request.path)?;
+        self.host().check_stage_path(&request.path)?;
         let wanted = Stage {
             path: request.path.clone(),
             read_only: request.publish.read_only
@@ -76,6 +76,21 @@ impl Engine {
             capability: request.capability.clone(),
         };
         self.ensure_staged(pool, &record, wanted).map(drop)
+    }
+
+    /// NS-13, NP-17: is the volume made for this, and does this machine offer it?
+    pub(crate) fn check_use(&self, record: &VolumeRecord, wanted: &VolumeCapability) -> Result<()> {
+        record.capabilities.check_grants(wanted).map_err(Error::precondition)?;
+        match record.capabilities.fs() {
+            Some(fs) if !wanted.is_block() && !self.host().filesystems().contains(&fs) => {
+                Err(Error::precondition(format!(
+                    "cannot use {} here: this node does not offer {fs}; install its tools, or add \
+                     it to ORLOP_FILESYSTEMS",
+                    record.label()
+                )))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// A caller that fails later undoes no more than was done here, by [`Engine::undo_stage`].
@@ -102,10 +117,10 @@ impl Engine {
             self.complete_stage(pool, record, &wanted)?;
             return Ok(FoundOnNode::Stage);
         }
-        let mut node = self.host.node_record(&record.id)?;
+        let mut node = self.host().node_record(&record.id)?;
         let found = self.found_without_record(pool, &record.id, &node, &wanted)?;
         node.stage = Some(wanted.clone());
-        self.host.save_node_record(&record.id, &node)?;
+        self.host().save_node_record(&record.id, &node)?;
         let done = self.stage_effects(pool, record, &wanted);
         let undo = || self.undo_stage(pool, &record.id, &wanted, found);
         rolled_back(done.map(|()| found), "stage", &record.id, undo)
@@ -127,7 +142,7 @@ impl Engine {
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
             let Some(device) = pool.devices().attached(id, access)? else { continue };
             attached.push(access);
-            for there in self.host.mounts_of(&device)? {
+            for there in self.host().mounts_of(&device)? {
                 if there.is_device_node != wanted.capability.is_block() {
                     return Err(Error::precondition(format!(
                         "cannot stage volume {id}: it is in use {} at {there}, without a node \
@@ -161,14 +176,14 @@ impl Engine {
             FoundOnNode::Unrecorded(found) => found,
         };
         if !found.mount && self.is_mounted_from(pool, id, &wanted.path)? {
-            self.host.ensure_unmounted(&wanted.path)?;
+            self.host().ensure_unmounted(&wanted.path)?;
         }
         for access in [DeviceAccess::ReadOnly, DeviceAccess::ReadWrite] {
             if !found.has_device(access) {
                 self.release_device(pool, id, access)?;
             }
         }
-        self.host.save_node_record(id, &NodeRecord::default())
+        self.host().save_node_record(id, &NodeRecord::default())
     }
 
     /// The steps after the mount, for a volume that is mounted already: the daemon may have been killed between the
@@ -253,7 +268,7 @@ impl Engine {
             options: mount.flags.options(),
             read_only: wanted.read_only,
         };
-        let mounted = self.host.ensure_mounted(&request, &wanted.path);
+        let mounted = self.host().ensure_mounted(&request, &wanted.path);
         mounted_or_no_room(pool, &record.id, mounted)?;
         self.ensure_group_of(wanted, &wanted.capability)?;
         match fs {
@@ -272,7 +287,7 @@ impl Engine {
     ) -> Result<()> {
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
             if let Some(device) = pool.devices().attached(id, access)? {
-                self.host.ensure_limits(&device, limits)?;
+                self.host().ensure_limits(&device, limits)?;
             }
         }
         Ok(())
@@ -312,24 +327,24 @@ impl Engine {
         device: &Device,
         fs: FsType,
     ) -> Result<()> {
-        let aside = self.host.private_stage(&record.id)?;
+        let aside = self.host().private_stage(&record.id)?;
         let request = MountRequest { device, fs, options: Vec::new(), read_only: false };
-        mounted_or_no_room(pool, &record.id, self.host.ensure_mounted(&request, &aside))?;
-        self.host.ensure_grown_mounted(device, fs, &aside)?;
-        self.host.ensure_unmounted(&aside)?;
-        self.host.ensure_target_removed(&aside)
+        mounted_or_no_room(pool, &record.id, self.host().ensure_mounted(&request, &aside))?;
+        self.host().ensure_grown_mounted(device, fs, &aside)?;
+        self.host().ensure_unmounted(&aside)?;
+        self.host().ensure_target_removed(&aside)
     }
 
     fn ensure_grown(&self, device: &Device, fs: FsType, stage: &Stage) -> Result<()> {
         match stage.read_only {
             true => Ok(()),
-            false => self.host.ensure_grown_mounted(device, fs, &stage.path),
+            false => self.host().ensure_grown_mounted(device, fs, &stage.path),
         }
     }
 
     /// The stage on record, if the kernel agrees that it is still there.
     pub(crate) fn live_stage(&self, pool: &PoolRef, id: &VolumeId) -> Result<Option<Stage>> {
-        let Some(stage) = self.host.node_record(id)?.stage else {
+        let Some(stage) = self.host().node_record(id)?.stage else {
             return Ok(None);
         };
         let live = if stage.capability.is_block() {
@@ -347,7 +362,7 @@ impl Engine {
         id: &VolumeId,
         path: &TargetPath,
     ) -> Result<bool> {
-        let Some(mounted) = self.host.mount_at(path)? else {
+        let Some(mounted) = self.host().mount_at(path)? else {
             return Ok(false);
         };
         let is_mounted = |device: Option<Device>| device.is_some_and(|d| mounted.is_of(&d));

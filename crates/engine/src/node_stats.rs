@@ -15,7 +15,7 @@ impl Engine {
     pub fn volume_stats(&self, volume: &VolumeRef, path: &TargetPath) -> Result<VolumeStats> {
         let id = self.resolve(volume)?;
         let (pool, _) = self.require_volume(&id)?;
-        let node = self.host.node_record(&id)?;
+        let node = self.host().node_record(&id)?;
         let stage = self.stage_at(pool, &id, &node, path)?;
         let stats = with_pool_condition(pool, &id, self.looked_at(pool, &id, stage, path)?);
         if let Some(at) = written_at(pool, &id, stage, path)? {
@@ -68,7 +68,7 @@ impl Engine {
         if !stage.capability.is_block() {
             return self.is_mounted_from(pool, id, path);
         }
-        let Some(number) = self.host.device_node_at(path)? else {
+        let Some(number) = self.host().device_node_at(path)? else {
             return Ok(false);
         };
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
@@ -113,7 +113,7 @@ impl Engine {
     }
 
     fn block_stats(&self, device: &Device) -> Result<VolumeStats> {
-        let total_bytes = self.host.device_size(device)?;
+        let total_bytes = self.host().device_size(device)?;
         Ok(VolumeStats {
             usage: VolumeUsage::Block { total_bytes },
             condition: Condition::healthy("the device is attached"),
@@ -132,12 +132,12 @@ impl Engine {
             let gone = "the volume is not mounted there any more";
             return Ok(unknown(HealthReason::MountMissing, gone));
         }
-        let read_only = self.host.mount_at(path)?.is_some_and(|at| at.filesystem_read_only);
-        let usage = match self.host.usage(path) {
+        let read_only = self.host().mount_at(path)?.is_some_and(|at| at.filesystem_read_only);
+        let usage = match self.host().usage(path) {
             Ok(usage) => usage,
             Err(error) => return Ok(unknown(HealthReason::FilesystemShutDown, error.to_string())),
         };
-        let errors = self.host.filesystem_errors(device)?;
+        let errors = self.host().filesystem_errors(device)?;
         let mut condition = Condition::healthy("the filesystem is mounted");
         if usage.has_given_up || (read_only && !stage.read_only) {
             let text = "the filesystem has become read-only; look for I/O errors";

@@ -25,7 +25,7 @@ impl Engine {
     /// would have to be asked over a network are not: they may be away, and who else names things
     /// there is beyond this daemon anyway.
     pub(crate) fn homes(&self, belongs: impl Fn(&PoolRef) -> bool) -> Vec<&PoolRef> {
-        self.pools
+        self.pools()
             .values()
             .filter(|pool| pool.catalogue().is_in_memory() || belongs(pool))
             .collect()
@@ -33,7 +33,7 @@ impl Engine {
 
     /// Pools whose answers come from memory.
     pub(crate) fn local_pools(&self) -> impl Iterator<Item = &PoolRef> {
-        self.pools.values().filter(|pool| pool.catalogue().is_in_memory())
+        self.pools().values().filter(|pool| pool.catalogue().is_in_memory())
     }
 
     /// Names decide ids, so a name is looked for by asking each pool for the one id it could
@@ -101,9 +101,9 @@ impl Engine {
     pub fn certain_home(&self, request: &CreateVolume) -> Option<PoolId> {
         let of_source = request.source.as_ref().map(ContentSource::pool);
         let named = |name: &String| {
-            self.pools.values().find(|pool| pool.name() == name).map(|pool| pool.id())
+            self.pools().values().find(|pool| pool.name() == name).map(|pool| pool.id())
         };
-        let only = || self.pools.keys().next().filter(|_| self.pools.len() == 1);
+        let only = || self.pools().keys().next().filter(|_| self.pools().len() == 1);
         of_source
             .or_else(|| request.parameters.pool.as_ref().and_then(named))
             .or_else(only)
@@ -137,11 +137,11 @@ impl Engine {
             check_same_pool(source, wanted.parameters)?;
             return Ok(vec![PoolRef::clone(source)]);
         }
-        let pools: Vec<_> = self.pools.values().filter(fits).cloned().collect();
+        let pools: Vec<_> = self.pools().values().filter(fits).cloned().collect();
         if pools.is_empty() {
             // Other nodes may have it, so the orchestrator is to try there, not to give up.
             let name = name.map_or_else(String::new, |name| format!(" named {name}"));
-            let here: Vec<_> = self.pools.values().map(|pool| pool.name()).collect();
+            let here: Vec<_> = self.pools().values().map(|pool| pool.name()).collect();
             return Err(Error::exhausted(format!(
                 "cannot place the volume: this node has no pool{name}; its pools are: {}",
                 here.join(", ")

@@ -6,13 +6,13 @@
 //! has no probe and is not watched here.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orlop_model::{Error, PoolId, Result, StorageProbe};
+use orlop_model::{Device, DeviceAccess, Error, PoolId, Result, StorageProbe, VolumeId};
 
 use crate::engine::{Engine, PoolRef};
 
@@ -268,17 +268,17 @@ fn spawned(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
 
 impl Engine {
     pub fn serves(&self, pool: &PoolId) -> bool {
-        self.pools.contains_key(pool)
+        self.pools().contains_key(pool)
     }
 
     /// An error if the pool is known to hang. Does not wait.
     pub fn check_answers(&self, pool: &PoolId) -> Result<()> {
-        self.breakers.get(pool).map_or(Ok(()), PoolBreaker::check)
+        self.breakers().get(pool).map_or(Ok(()), PoolBreaker::check)
     }
 
     /// To be called about every second, so that a hung pool is noticed even if no call uses it.
     pub fn watch_pools(&self) {
-        for breaker in self.breakers.values() {
+        for breaker in self.breakers().values() {
             // Every later call on the pool gets the error too.
             let _noted = breaker.watch();
         }
@@ -286,23 +286,23 @@ impl Engine {
 
     /// Is a probe running that may still return? Until then its pool is in use.
     pub fn is_probing(&self) -> bool {
-        self.breakers.values().any(|breaker| breaker.is_probed())
+        self.breakers().values().any(|breaker| breaker.is_probed())
     }
 
     /// Pools that do not answer: a stop does not wait for the calls on them.
     pub fn hung_pools(&self) -> Vec<PoolId> {
-        let hung = self.breakers.iter().filter(|(_, breaker)| breaker.check().is_err());
+        let hung = self.breakers().iter().filter(|(_, breaker)| breaker.check().is_err());
         hung.map(|(id, _)| id.clone()).collect()
     }
 
     /// Counts a call to the pool until the result is dropped.
     pub fn begin_call(&self, pool: &PoolId) -> Option<PoolCall> {
-        self.breakers.get(pool).map(PoolBreaker::begin)
+        self.breakers().get(pool).map(PoolBreaker::begin)
     }
 
     /// How many calls count against the request limit of `home` and wait for another pool, which is hung.
     pub fn calls_hung_elsewhere(&self, home: &PoolId) -> usize {
-        let hung = self.breakers.values().filter(|breaker| breaker.check().is_err());
+        let hung = self.breakers().values().filter(|breaker| breaker.check().is_err());
         let lost = |breaker: &Arc<PoolBreaker>| {
             breaker.state().home_pools.iter().filter(|other| *other == home).count()
         };
@@ -316,7 +316,7 @@ impl Engine {
         pool: &PoolRef,
         home: Option<&PoolId>,
     ) -> Result<Option<BreakerPermit>> {
-        let Some(breaker) = self.breakers.get(pool.id()).filter(|it| it.is_watched()) else {
+        let Some(breaker) = self.breakers().get(pool.id()).filter(|it| it.is_watched()) else {
             return Ok(None);
         };
         breaker.check()?;
@@ -327,12 +327,27 @@ impl Engine {
         Ok(Some(permit))
     }
 
+    /// Makes the volume a block device here. Failures are counted: an orchestrator repeats the call, which hides them.
+    pub(crate) fn ensure_attached(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        access: DeviceAccess,
+    ) -> Result<Device> {
+        let device = pool.devices().ensure_attached(id, access).inspect_err(|_| {
+            if let Some(breaker) = self.breakers().get(pool.id()) {
+                breaker.attach_failures.fetch_add(1, Ordering::Relaxed);
+            }
+        })?;
+        Ok(device)
+    }
+
     pub(crate) fn query<T: Send + 'static>(
         &self,
         pool: &PoolRef,
         query: impl FnOnce(&PoolRef) -> T + Send + 'static,
     ) -> Result<T> {
-        match self.breakers.get(pool.id()) {
+        match self.breakers().get(pool.id()) {
             Some(breaker) => breaker.query(query),
             None => Ok(query(pool)),
         }

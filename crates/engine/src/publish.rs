@@ -10,7 +10,7 @@ use crate::request::{ControllerPublish, PublishContext, check_context};
 
 impl Engine {
     pub fn controller_publish(&self, request: &ControllerPublish) -> Result<PublishContext> {
-        let _lock = self.locks.volume(request.volume.digest())?;
+        let _lock = self.locks().volume(request.volume.digest())?;
         let (pool, record) = self.require_subject(&request.volume)?;
         let existing = record.published.get(&request.node);
         // What holds is answered, also while the pool does not know the node.
@@ -35,9 +35,9 @@ impl Engine {
 
     /// Without a node: from all of them (CU-04). A volume that is gone is not published (CU-06).
     pub fn controller_unpublish(&self, volume: &VolumeId, node: Option<&NodeId>) -> Result<()> {
-        let _lock = self.locks.volume(volume.digest())?;
+        let _lock = self.locks().volume(volume.digest())?;
         let Some(pool) = self.pool_of(volume)? else {
-            if node.is_some_and(|node| *node != self.settings.node_id) {
+            if node.is_some_and(|node| *node != self.settings().node_id) {
                 return Ok(());
             }
             return self.check_unused_without_pool(volume);
@@ -53,7 +53,7 @@ impl Engine {
         }
         self.ensure_left(pool, volume, &leaving)?;
         for node in &leaving {
-            self.node_volumes.remove(node, volume);
+            self.node_volumes().remove(node, volume);
         }
         Ok(())
     }

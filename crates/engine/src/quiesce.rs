@@ -74,7 +74,7 @@ impl Engine {
         match self.writers_of(pool, source)? {
             Writers::None | Writers::Elsewhere => Ok(None),
             Writers::Filesystem { .. } | Writers::Device { .. } => {
-                self.locks.exclusive(Key::Capture(source.id.digest().clone())).map(Some)
+                self.locks().exclusive(Key::Capture(source.id.digest().clone())).map(Some)
             }
         }
     }
@@ -101,11 +101,11 @@ impl Engine {
                 }
                 Writers::Filesystem { mount, .. } => mounts.push((source.id.clone(), mount)),
                 Writers::Device { device, published } => {
-                    self.host.sync_device(&device)?;
+                    self.host().sync_device(&device)?;
                     if published && !pool.provisioner().has_atomic_copies() {
                         watched.push((
                             source.id.clone(),
-                            self.host.device_writes(&device)?,
+                            self.host().device_writes(&device)?,
                             device,
                         ));
                     }
@@ -131,7 +131,7 @@ impl Engine {
         device: &Device,
         before: Option<u64>,
     ) -> Result<()> {
-        if before.is_some() && self.host.device_writes(device)? == before {
+        if before.is_some() && self.host().device_writes(device)? == before {
             return Ok(());
         }
         Err(Error::precondition(format!(
@@ -150,11 +150,11 @@ impl Engine {
         // What waits to be written is written before the freeze, not in it.
         in_parallel(mounts, |(id, mount)| self.sync_before_copy(id, mount))?;
         let started = Instant::now();
-        let frozen = in_parallel(mounts, |(_, mount)| Frozen::freeze(self.host.as_ref(), mount))?;
+        let frozen = in_parallel(mounts, |(_, mount)| Frozen::freeze(self.host().as_ref(), mount))?;
         capture()?;
         let held = in_parallel_owned(frozen, Frozen::thaw)?;
         let took = started.elapsed();
-        self.freezes.note(took);
+        self.freezes().note(took);
         let microseconds = took.as_micros();
         tracing::info!(
             filesystems = mounts.len(),
@@ -188,7 +188,7 @@ impl Engine {
     /// Records may be lost, and then the kernel alone knows who writes; so what is attached has
     /// writers unless a record says otherwise.
     fn writers_of(&self, pool: &PoolRef, source: &VolumeRecord) -> Result<Writers> {
-        let node = self.host.node_record(&source.id)?;
+        let node = self.host().node_record(&source.id)?;
         if self.is_written_elsewhere(pool, source) {
             return Ok(Writers::Elsewhere);
         }
@@ -202,7 +202,7 @@ impl Engine {
         match &node.stage {
             Some(stage) if stage.capability.is_block() => {
                 let published = !self.live_publications(pool, &source.id)?.is_empty()
-                    || !self.host.mounts_of(&device)?.is_empty();
+                    || !self.host().mounts_of(&device)?.is_empty();
                 Ok(Writers::Device { device, published })
             }
             Some(_) | None => self.writers_at_mounts(pool, source, device),
@@ -226,7 +226,7 @@ impl Engine {
         let mount = match recorded {
             Some(mount) => Some(mount),
             None => {
-                let mounts = self.host.mounts_of(&device)?;
+                let mounts = self.host().mounts_of(&device)?;
                 let mut filesystems = mounts.iter().filter(|there| !there.is_device_node);
                 filesystems.find_map(DeviceMount::path)
             }

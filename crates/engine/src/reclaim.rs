@@ -11,20 +11,20 @@ impl Engine {
     /// it, so nothing is done there (RS-10).
     pub fn reclaim_on_node(&self, volume: &VolumeRef, path: &TargetPath) -> Result<Reclaimed> {
         let id = self.resolve(volume)?;
-        let _lock = self.locks.volume(id.digest())?;
+        let _lock = self.locks().volume(id.digest())?;
         let (pool, _) = self.require_subject(&id)?;
-        let node = self.host.node_record(&id)?;
+        let node = self.host().node_record(&id)?;
         let stage = self.stage_at(pool, &id, &node, path)?;
         let before_bytes = pool.provisioner().used_bytes(&id)?;
         if !stage.capability.is_block() {
-            self.host.ensure_trimmed(&stage.path)?;
+            self.host().ensure_trimmed(&stage.path)?;
         }
         Ok(Reclaimed { before_bytes, after_bytes: pool.provisioner().used_bytes(&id)? })
     }
 
     /// On the pool, while nothing uses the volume.
     pub fn reclaim_on_pool(&self, id: &VolumeId) -> Result<Reclaimed> {
-        let _lock = self.locks.volume(id.digest())?;
+        let _lock = self.locks().volume(id.digest())?;
         let (pool, record) = self.require_subject(id)?;
         check_unpublished_anywhere(pool, &record)?;
         if let Some(stage) = self.live_stage(pool, id)? {

@@ -62,7 +62,7 @@ impl Engine {
     /// Is the device where the node record says that the volume is? A raw volume that is staged and not
     /// published is nowhere: for that the record has to do.
     fn is_recorded(&self, pool: &PoolRef, other: &DeviceOnOtherFile) -> Result<bool> {
-        let node = self.host.node_record(&other.volume)?;
+        let node = self.host().node_record(&other.volume)?;
         if node.is_empty() {
             return Ok(false);
         }
@@ -76,19 +76,19 @@ impl Engine {
         }
         let targets = node.publications.iter().map(|publication| &publication.target);
         let paths = node.stage.iter().map(|stage| &stage.path).chain(targets);
-        let paths: Vec<_> = paths.map(|path| self.host.resolved(path)).collect();
-        let mounts = self.host.mounts_of(&other.device)?;
+        let paths: Vec<_> = paths.map(|path| self.host().resolved(path)).collect();
+        let mounts = self.host().mounts_of(&other.device)?;
         Ok(mounts.iter().any(|there| paths.contains(&there.mount_point)))
     }
 
     /// Volumes that are in use here by their node records, and whose pool is not configured any more.
     /// None while a pool is absent: its id is unknown, and they may be on it.
     pub fn in_use_of_unknown_pools(&self) -> Result<Vec<VolumeId>> {
-        if !self.absent.is_empty() {
+        if !self.absent().is_empty() {
             return Ok(Vec::new());
         }
-        let mut ids = self.host.node_records()?;
-        ids.retain(|id| !self.pools.contains_key(id.pool()));
+        let mut ids = self.host().node_records()?;
+        ids.retain(|id| !self.pools().contains_key(id.pool()));
         Ok(ids)
     }
 
@@ -112,13 +112,13 @@ impl Engine {
 
     /// Volumes of the pool that are attached to this machine and of which nothing is recorded.
     pub fn unrecorded(&self, pool: &PoolId) -> Result<Vec<VolumeId>> {
-        self.pools.get(pool).map_or(Ok(Vec::new()), |pool| self.unrecorded_in(pool))
+        self.pools().get(pool).map_or(Ok(Vec::new()), |pool| self.unrecorded_in(pool))
     }
 
     fn unrecorded_in(&self, pool: &PoolRef) -> Result<Vec<VolumeId>> {
         let mut found = Vec::new();
         for id in pool.devices().attached_volumes()? {
-            match self.host.node_record(&id) {
+            match self.host().node_record(&id) {
                 Ok(record) if record.is_empty() => found.push(id),
                 Ok(_) => {}
                 Err(error) => {

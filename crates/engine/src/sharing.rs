@@ -14,8 +14,8 @@ impl Engine {
         if pool.shared().is_some() {
             return Ok(());
         }
-        self.node_volumes.add_all_of(pool)?;
-        self.membership.add_all_of(pool)?;
+        self.node_volumes().add_all_of(pool)?;
+        self.membership().add_all_of(pool)?;
         self.discard_unpublished_inline(pool)
     }
 
@@ -28,13 +28,13 @@ impl Engine {
         volume: &VolumeId,
         publish: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let most = self.settings.max_volumes;
+        let most = self.settings().max_volumes;
         if pool.shared().is_some() {
-            self.shared_node_volumes.try_add(node, most, self.pools.values())?;
+            self.shared_node_volumes().try_add(node, most, self.pools().values())?;
             return publish();
         }
-        self.node_volumes.try_add(node, volume, most)?;
-        publish().inspect_err(|_| self.node_volumes.remove(node, volume))
+        self.node_volumes().try_add(node, volume, most)?;
+        publish().inspect_err(|_| self.node_volumes().remove(node, volume))
     }
 
     /// The entry of a node that may still write stays until it cannot: it keeps others out. Marked
@@ -67,7 +67,7 @@ impl Engine {
     /// CP-13. A pool that is bound to a topology is that of this node; in one that others share, they
     /// have made themselves known.
     pub(crate) fn check_node(&self, pool: &PoolRef, node: &NodeId) -> Result<()> {
-        let is_known = *node == self.settings.node_id
+        let is_known = *node == self.settings().node_id
             || match pool.shared() {
                 Some(shared) => shared.knows_node(node)?,
                 None => pool.topology().is_empty(),
@@ -82,13 +82,13 @@ impl Engine {
                 let mut groups = pool.catalogue().volume_groups(None, 0)?.into_iter();
                 Ok(groups.find(|group| group.members.contains(volume)).map(|group| group.id))
             }
-            None => Ok(self.membership.group_of(volume)),
+            None => Ok(self.membership().group_of(volume)),
         }
     }
 
     /// May a workload on another node write to it?
     pub(crate) fn is_written_elsewhere(&self, pool: &PoolRef, volume: &VolumeRecord) -> bool {
-        let here = &self.settings.node_id;
+        let here = &self.settings().node_id;
         let mut others = volume.published.iter().filter(|(node, _)| *node != here);
         pool.shared().is_some() && others.any(|(_, other)| other.writes())
     }
@@ -101,7 +101,7 @@ impl Engine {
         volume: &VolumeRecord,
         node: &NodeRecord,
     ) -> bool {
-        let own = volume.published.get(&self.settings.node_id);
+        let own = volume.published.get(&self.settings().node_id);
         pool.shared().is_some() && node.is_empty() && own.is_some_and(ControllerPublication::writes)
     }
 }
@@ -123,7 +123,7 @@ impl<'a> SharedPool<'a> {
         if record.ephemeral {
             return Ok(());
         }
-        let (volume, node) = (record.label(), &self.engine.settings.node_id);
+        let (volume, node) = (record.label(), &self.engine.settings().node_id);
         match record.published.get(node) {
             None => Err(Error::precondition(format!(
                 "cannot stage {volume}: it is not published to node {node}; call \
@@ -143,18 +143,18 @@ impl<'a> SharedPool<'a> {
 
     /// Several controllers cannot count exactly what a node has (CP-17), so it does itself.
     pub(crate) fn check_room_for(&self, id: &VolumeId) -> Result<()> {
-        let most = self.engine.settings.max_volumes;
+        let most = self.engine.settings().max_volumes;
         if most == 0 {
             return Ok(());
         }
-        let others = self.engine.host.node_records()?.iter().filter(|other| *other != id).count();
+        let others = self.engine.host().node_records()?.iter().filter(|other| *other != id).count();
         if u32::try_from(others).is_ok_and(|count| count < most) {
             return Ok(());
         }
         Err(Error::exhausted(format!(
             "cannot stage another volume on node {}: it has {most} volumes, which is its limit; \
              unstage one, or raise ORLOP_MAX_VOLUMES_PER_NODE",
-            self.engine.settings.node_id
+            self.engine.settings().node_id
         )))
     }
 

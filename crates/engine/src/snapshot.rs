@@ -16,18 +16,19 @@ impl Engine {
     pub fn create_snapshot(&self, request: &CreateSnapshot) -> Result<SnapshotRecord> {
         let digest = NameDigest::of(&request.name);
         // A snapshot that exists already does not need its source, which may be busy or gone.
-        let lock = self.locks.snapshot(&digest)?;
+        let lock = self.locks().snapshot(&digest)?;
         if let Some(existing) = self.find_snapshot(&digest, &request.source)? {
             return self.as_requested(existing, request);
         }
         // Volumes come before snapshots, so the lock is taken again.
         drop(lock);
-        let _source_lock = self.locks.source_volume(request.source.digest())?;
-        let _lock = self.locks.snapshot(&digest)?;
+        let _source_lock = self.locks().source_volume(request.source.digest())?;
+        let _lock = self.locks().snapshot(&digest)?;
         if let Some(existing) = self.find_snapshot(&digest, &request.source)? {
             return self.as_requested(existing, request);
         }
-        let _capture_lock = self.locks.exclusive(Key::Capture(request.source.digest().clone()))?;
+        let _capture_lock =
+            self.locks().exclusive(Key::Capture(request.source.digest().clone()))?;
         let (pool, source) = self.require_subject(&request.source)?;
         check_usable_from(pool, request.topology.as_ref())?;
         let new = NewSnapshot {
@@ -49,7 +50,7 @@ impl Engine {
         request: &CreateSnapshot,
     ) -> Result<SnapshotRecord> {
         let existing = of_source(existing, &request.source)?;
-        if let Some(pool) = self.pools.get(existing.id.pool()) {
+        if let Some(pool) = self.pools().get(existing.id.pool()) {
             check_usable_from(pool, request.topology.as_ref())?;
         }
         Ok(existing)
@@ -57,14 +58,14 @@ impl Engine {
 
     /// Where what is on the pool can be used; empty means everywhere.
     pub fn topology_of(&self, pool: &PoolId) -> Topology {
-        self.pools.get(pool).map(|pool| pool.topology().clone()).unwrap_or_default()
+        self.pools().get(pool).map(|pool| pool.topology().clone()).unwrap_or_default()
     }
 
     /// A member of a group snapshot is deleted with its group.
     ///
     /// Snapshots are whole copies in their own right: nothing that was made from one needs it.
     pub fn delete_snapshot(&self, id: &SnapshotId) -> Result<()> {
-        let _lock = self.locks.snapshot(id.digest())?;
+        let _lock = self.locks().snapshot(id.digest())?;
         let pool = self.pool(id.pool())?.ok_or_else(|| Self::not_served_snapshot(id))?;
         let record = pool.catalogue().snapshot(id)?;
         record.iter().for_each(note_snapshot_name);

@@ -50,7 +50,7 @@ impl Membership {
 impl Engine {
     pub fn create_volume_group(&self, request: &CreateVolumeGroup) -> Result<VolumeGroup> {
         let digest = NameDigest::of(&request.name);
-        let locks = self.locks.with_one_deadline();
+        let locks = self.locks().with_one_deadline();
         let _lock = locks.exclusive(Key::VolumeGroup(digest.clone()))?;
         if let Some(existing) = self.find_volume_group(&digest, request.members.first())? {
             check_same_group(&existing, request)?;
@@ -70,7 +70,7 @@ impl Engine {
             created: SystemTime::now().into(),
         };
         pool.catalogue().save_volume_group(&record, None)?;
-        self.membership.set(&record.id, &BTreeSet::new(), &record.members);
+        self.membership().set(&record.id, &BTreeSet::new(), &record.members);
         self.with_volumes(record)
     }
 
@@ -80,7 +80,7 @@ impl Engine {
         id: &VolumeGroupId,
         members: &BTreeSet<VolumeId>,
     ) -> Result<VolumeGroup> {
-        let locks = self.locks.with_one_deadline();
+        let locks = self.locks().with_one_deadline();
         let _lock = locks.exclusive(Key::VolumeGroup(id.digest().clone()))?;
         let (pool, was) = self.require_volume_group(id)?;
         let changed = was.members.symmetric_difference(members).cloned().collect();
@@ -91,14 +91,14 @@ impl Engine {
         let now = VolumeGroupRecord { members: members.clone(), ..was.clone() };
         if now != was {
             pool.catalogue().save_volume_group(&now, Some(&was))?;
-            self.membership.set(id, &was.members, members);
+            self.membership().set(id, &was.members, members);
         }
         self.with_volumes(now)
     }
 
     /// A group that still has volumes is refused, so deleting a group never deletes data.
     pub fn delete_volume_group(&self, id: &VolumeGroupId) -> Result<()> {
-        let _lock = self.locks.exclusive(Key::VolumeGroup(id.digest().clone()))?;
+        let _lock = self.locks().exclusive(Key::VolumeGroup(id.digest().clone()))?;
         let Some(pool) = self.pool(id.pool())? else {
             return Err(Error::precondition(format!(
                 "cannot delete volume group {id}: it is on pool {}, which this daemon does not \
@@ -128,7 +128,7 @@ impl Engine {
     ) -> Result<Page<VolumeGroup, VolumeGroupId>> {
         self.check_none_absent(|_| true)?;
         let mut entries = Vec::new();
-        for pool in self.pools.values() {
+        for pool in self.pools().values() {
             if after.is_some_and(|after| after.pool() > pool.id()) {
                 continue;
             }
@@ -216,7 +216,7 @@ impl Engine {
     fn home_of(&self, members: &BTreeSet<VolumeId>) -> Result<&PoolRef> {
         let home = match members.first() {
             Some(volume) => self.pool_of(volume)?,
-            None => self.pools.values().next(),
+            None => self.pools().values().next(),
         };
         home.ok_or_else(|| {
             Error::precondition("cannot create the volume group: this daemon serves no pool")

@@ -25,7 +25,7 @@ impl Engine {
         self.check_none_absent(|_| true)?;
         let mut found = Vec::new();
         let most = if max == 0 { usize::MAX } else { max.saturating_add(1) };
-        for pool in self.pools.values() {
+        for pool in self.pools().values() {
             if after.is_some_and(|after| after.pool() > pool.id()) {
                 continue;
             }
@@ -104,10 +104,10 @@ impl Engine {
         paths: &[TargetPath],
     ) -> Result<Vec<Problem>> {
         let id = self.resolve(volume)?;
-        let node = self.host.node_record(&id)?;
-        let failure = self.stage_failures.of(&id);
+        let node = self.host().node_record(&id)?;
+        let failure = self.stage_failures().of(&id);
         let is_here = !node.is_empty() || failure.is_some();
-        let Some(pool) = self.pools.get(id.pool()) else {
+        let Some(pool) = self.pools().get(id.pool()) else {
             return self.without_its_pool(&id, is_here, failure.as_ref());
         };
         if let Err(hung) = self.check_answers(pool.id()) {
@@ -118,7 +118,7 @@ impl Engine {
         }
         match pool.catalogue().volume(&id) {
             Ok(None) => {
-                self.stage_failures.clear(&id);
+                self.stage_failures().clear(&id);
                 Err(Error::NoSuchVolume(volume.to_string()))
             }
             Err(error) if is_here => Ok(with_failure(vec![Problem::of(&error)], failure.as_ref())),
@@ -181,16 +181,16 @@ impl Engine {
             let of_reason = by_reason.entry(problem.reason).or_default();
             of_reason.push((name.to_owned(), problem.message));
         };
-        for pool in self.pools.values() {
+        for pool in self.pools().values() {
             let found = self.query(pool, |pool| pool.health().problems());
             let found = found.unwrap_or_else(|error| vec![Problem::of(&error)]);
             found.into_iter().for_each(|problem| add(pool.name(), problem));
         }
-        for absent in &self.absent {
+        for absent in self.absent() {
             let message = absent.refusal().to_string();
             add(&absent.name, Problem::new(HealthReason::PoolUnreachable, message));
         }
-        if let Err(error) = self.host.check_health() {
+        if let Err(error) = self.host().check_health() {
             add("", Problem::new(HealthReason::ToolMissing, error.to_string()));
         }
         by_reason.into_iter().map(|(reason, found)| summed_up(reason, found)).collect()
@@ -198,7 +198,7 @@ impl Engine {
 
     /// For an attempt that was refused before it reached this.
     pub fn note_stage_failure(&self, id: &VolumeId, error: &Error) {
-        self.stage_failures.note(id, error);
+        self.stage_failures().note(id, error);
     }
 }
 

@@ -24,15 +24,15 @@ impl Engine {
         after: TargetPathAfter,
     ) -> Result<()> {
         self.check_none_hung()?;
-        let mut node = self.host.node_record(id)?;
+        let mut node = self.host().node_record(id)?;
         if let Some(recorded) = node.publication(target).cloned() {
             let devices = self.unserved_devices(id)?;
             self.clear_publication(id, &recorded, &devices, after)?;
             node.publications.retain(|publication| publication.target != *target);
             self.release_unserved_reader(id, &node, devices)?;
-            self.host.save_node_record(id, &node)?;
+            self.host().save_node_record(id, &node)?;
             tracing::warn!(volume = %id, %target, "unpublished a volume whose pool is not in service");
-        } else if self.host.mount_at(target)?.is_some() {
+        } else if self.host().mount_at(target)?.is_some() {
             return Err(self.why_unserved(id));
         }
         match volume {
@@ -43,15 +43,16 @@ impl Engine {
 
     pub(crate) fn unstage_without_pool(&self, id: &VolumeId, path: &TargetPath) -> Result<()> {
         self.check_none_hung()?;
-        let node = self.host.node_record(id)?;
+        let node = self.host().node_record(id)?;
         if let Some(stage) = node.stage.as_ref().filter(|stage| stage.path == *path) {
             self.undo_unserved_stage(id, &node, stage)?;
             tracing::warn!(volume = %id, %path, "unstaged a volume whose pool is not in service");
             return Ok(());
         }
-        let is_vacant = self.host.mount_at(path)?.is_none();
+        let is_vacant = self.host().mount_at(path)?.is_none();
         // A raw volume mounts nothing at its staging path.
-        let is_detached = self.host.devices_without_pool(id)?.is_none_or(|found| found.is_empty());
+        let is_detached =
+            self.host().devices_without_pool(id)?.is_none_or(|found| found.is_empty());
         match is_vacant && (is_detached || node.stage.is_some()) {
             true => Ok(()),
             false => Err(self.why_unserved(id)),
@@ -60,7 +61,7 @@ impl Engine {
 
     /// For the controller's call, which needs the pool where the volume is in use.
     pub(crate) fn check_unused_without_pool(&self, id: &VolumeId) -> Result<()> {
-        match self.host.node_record(id)?.is_empty() {
+        match self.host().node_record(id)?.is_empty() {
             true => Ok(()),
             false => Err(self.why_unserved(id)),
         }
@@ -70,7 +71,7 @@ impl Engine {
     /// out of the configuration is known by its node record.
     pub(crate) fn find_inline_of_any_pool(&self, text: &str) -> Result<Option<VolumeId>> {
         let found = match self.find_inline_to_clear(text) {
-            Err(error @ Error::Unreachable { .. }) if !self.absent.is_empty() => {
+            Err(error @ Error::Unreachable { .. }) if !self.absent().is_empty() => {
                 return Err(inline_unserved(text, error));
             }
             found => found?,
@@ -80,9 +81,9 @@ impl Engine {
         }
         let digest = NameDigest::of_text(text);
         for id in self.in_use_of_unknown_pools()? {
-            let stage = self.host.node_record(&id)?.stage;
+            let stage = self.host().node_record(&id)?.stage;
             let is_inline =
-                stage.is_some_and(|it| self.host.private_stage(&id).ok() == Some(it.path));
+                stage.is_some_and(|it| self.host().private_stage(&id).ok() == Some(it.path));
             if *id.digest() == digest && is_inline {
                 return Ok(Some(id));
             }
@@ -94,9 +95,9 @@ impl Engine {
         if !node.publications.is_empty() {
             return Ok(());
         }
-        let path = self.host.private_stage(id)?;
+        let path = self.host().private_stage(id)?;
         self.unstage_without_pool(id, &path)?;
-        self.host.ensure_target_removed(&path)?;
+        self.host().ensure_target_removed(&path)?;
         tracing::warn!(
             volume = %id,
             pool = %id.pool(),
@@ -108,7 +109,7 @@ impl Engine {
 
     /// What waits in the kernel for a disk cannot be called off.
     fn check_none_hung(&self) -> Result<()> {
-        match self.absent.iter().find(|absent| absent.is_hung) {
+        match self.absent().iter().find(|absent| absent.is_hung) {
             None => Ok(()),
             Some(absent) => Err(absent.refusal()),
         }
@@ -116,7 +117,7 @@ impl Engine {
 
     /// Why the pool has to come back before the call can be carried out.
     fn why_unserved(&self, id: &VolumeId) -> Error {
-        match self.absent.first() {
+        match self.absent().first() {
             Some(absent) => absent.refusal(),
             None => {
                 Error::not_served(format!("volume {id}, which is in use on this node"), id.pool())
@@ -125,7 +126,7 @@ impl Engine {
     }
 
     fn unserved_devices(&self, id: &VolumeId) -> Result<Vec<UnservedDevice>> {
-        self.host.devices_without_pool(id)?.ok_or_else(|| self.why_unserved(id))
+        self.host().devices_without_pool(id)?.ok_or_else(|| self.why_unserved(id))
     }
 
     fn clear_publication(
@@ -141,7 +142,7 @@ impl Engine {
         } else if self.is_hidden_among(&self.mounts_of_all(devices)?, target) {
             return Err(hidden_at(id, target));
         }
-        if self.host.mount_at(target)?.is_none() {
+        if self.host().mount_at(target)?.is_none() {
             return self.clear_target(target, Some(recorded), after);
         }
         // Where another volume is published this one is not, which is all that was asked for.
@@ -159,7 +160,7 @@ impl Engine {
         publication: &Publication,
         devices: &[UnservedDevice],
     ) -> Result<bool> {
-        let Some(mounted) = self.host.mount_at(&publication.target)? else { return Ok(false) };
+        let Some(mounted) = self.host().mount_at(&publication.target)? else { return Ok(false) };
         if devices.iter().any(|unserved| mounted.is_of(&unserved.device)) {
             return Ok(true);
         }
@@ -168,14 +169,14 @@ impl Engine {
     }
 
     fn is_mounted_of(&self, devices: &[UnservedDevice], path: &TargetPath) -> Result<bool> {
-        let mounted = self.host.mount_at(path)?;
+        let mounted = self.host().mount_at(path)?;
         Ok(mounted.is_some_and(|it| devices.iter().any(|unserved| it.is_of(&unserved.device))))
     }
 
     fn mounts_of_all(&self, devices: &[UnservedDevice]) -> Result<Vec<DeviceMount>> {
         let mut found = Vec::new();
         for unserved in devices {
-            found.extend(self.host.mounts_of(&unserved.device)?);
+            found.extend(self.host().mounts_of(&unserved.device)?);
         }
         Ok(found)
     }
@@ -192,7 +193,7 @@ impl Engine {
             return Ok(());
         }
         for reader in devices.into_iter().filter(|it| it.access == DeviceAccess::ReadOnly) {
-            if !reader.is_only_copy && self.host.mounts_of(&reader.device)?.is_empty() {
+            if !reader.is_only_copy && self.host().mounts_of(&reader.device)?.is_empty() {
                 self.release_unserved(id, &reader)?;
             }
         }
@@ -214,14 +215,14 @@ impl Engine {
             self.unmount(id, &stage.path)?;
         }
         if !stage.capability.is_block() {
-            self.host.ensure_unmounted_elsewhere(&stage.path)?;
+            self.host().ensure_unmounted_elsewhere(&stage.path)?;
         }
         if stage.read_only {
-            let aside = self.host.private_stage(id)?;
+            let aside = self.host().private_stage(id)?;
             if self.is_mounted_of(&devices, &aside)? {
-                self.host.ensure_unmounted(&aside)?;
+                self.host().ensure_unmounted(&aside)?;
             }
-            self.host.ensure_target_removed(&aside)?;
+            self.host().ensure_target_removed(&aside)?;
         }
         if let Some(there) = self.mounts_of_all(&devices)?.first() {
             return Err(still_published_at(id, there));
@@ -229,13 +230,13 @@ impl Engine {
         for unserved in &devices {
             self.release_unserved(id, unserved)?;
         }
-        self.host.save_node_record(id, &NodeRecord::default())
+        self.host().save_node_record(id, &NodeRecord::default())
     }
 
     /// Limits stick to a device's number, and the number goes to another volume next.
     fn release_unserved(&self, id: &VolumeId, unserved: &UnservedDevice) -> Result<()> {
-        self.host.ensure_limits(&unserved.device, &IoLimits::default())?;
-        self.host.try_detach_without_pool(id, unserved)
+        self.host().ensure_limits(&unserved.device, &IoLimits::default())?;
+        self.host().try_detach_without_pool(id, unserved)
     }
 }
 

@@ -21,7 +21,7 @@ impl Engine {
             FormatState::Blank => {
                 let fs = self.filesystem_to_make(record)?;
                 self.check_blank(pool, record, device)?;
-                let uuid = self.host.random_uuid()?;
+                let uuid = self.host().random_uuid()?;
                 let formatting = FormatState::Formatting { fs, uuid };
                 self.set_format(pool, record, FormatState::Blank, formatting)?;
                 self.make_filesystem(pool, record, device, fs, uuid)
@@ -60,7 +60,7 @@ impl Engine {
     }
 
     fn filesystem_to_make(&self, record: &VolumeRecord) -> Result<FsType> {
-        record.capabilities.fs().or(self.host.filesystems().first().copied()).ok_or_else(|| {
+        record.capabilities.fs().or(self.host().filesystems().first().copied()).ok_or_else(|| {
             Error::precondition(format!(
                 "cannot format {}: no mkfs is installed on this node; install xfsprogs, e2fsprogs \
                  or btrfs-progs",
@@ -77,7 +77,7 @@ impl Engine {
         fs: FsType,
         uuid: FsUuid,
     ) -> Result<FsType> {
-        self.host.format(device, fs, uuid, &record.parameters.mkfs_options)?;
+        self.host().format(device, fs, uuid, &record.parameters.mkfs_options)?;
         let formatting = FormatState::Formatting { fs, uuid };
         self.set_format(pool, record, formatting, FormatState::Formatted { fs, uuid })?;
         Ok(fs)
@@ -96,7 +96,7 @@ impl Engine {
         let copied = FormatState::Copied { fs, uuid };
         match fs {
             FsType::Btrfs => {
-                let new = self.host.random_uuid()?;
+                let new = self.host().random_uuid()?;
                 let renewing = FormatState::Renewing { fs, old: uuid, new };
                 self.set_format(pool, record, copied, renewing)?;
                 self.renew(pool, record, device, fs, uuid, (uuid, new))
@@ -118,7 +118,7 @@ impl Engine {
         (old, new): (FsUuid, FsUuid),
     ) -> Result<FsType> {
         if found != new {
-            self.host.renew_uuid(device, fs, new)?;
+            self.host().renew_uuid(device, fs, new)?;
         }
         let renewing = FormatState::Renewing { fs, old, new };
         self.set_format(pool, record, renewing, FormatState::Formatted { fs, uuid: new })?;
@@ -129,10 +129,10 @@ impl Engine {
     /// it is, if it is what was asked for. Never formatted, as what is on it is unknown here.
     fn adopt(&self, pool: &PoolRef, record: &VolumeRecord, device: &Device) -> Result<FsType> {
         let wanted = self.filesystem_to_make(record)?;
-        match self.host.signature(device)? {
+        match self.host().signature(device)? {
             DeviceSignature::Filesystem { fs, uuid, needs_check } if fs == wanted => {
                 if needs_check {
-                    self.host.check_filesystem(device, fs)?;
+                    self.host().check_filesystem(device, fs)?;
                 }
                 let copied = FormatState::Copied { fs, uuid };
                 self.set_format(pool, record, FormatState::Raw, copied)?;
@@ -150,7 +150,7 @@ impl Engine {
 
     /// The signature is read at both ends of the device; the pool says whether there is data in between.
     fn check_blank(&self, pool: &PoolRef, record: &VolumeRecord, device: &Device) -> Result<()> {
-        let blank = match self.host.signature(device)? {
+        let blank = match self.host().signature(device)? {
             DeviceSignature::Blank => !pool.changed_blocks().holds_data(&record.id)?,
             DeviceSignature::Filesystem { .. } | DeviceSignature::Foreign => false,
         };
@@ -171,13 +171,13 @@ impl Engine {
         fs: FsType,
         uuids: &[FsUuid],
     ) -> Result<FsUuid> {
-        match self.host.signature(device)? {
+        match self.host().signature(device)? {
             DeviceSignature::Filesystem { fs: found, uuid, needs_check }
                 if found == fs && uuids.contains(&uuid) =>
             {
                 // What an interrupted growth has left is repaired when the growth goes on.
                 if needs_check && !record.growing {
-                    self.host.check_filesystem(device, fs)?;
+                    self.host().check_filesystem(device, fs)?;
                 }
                 Ok(uuid)
             }

@@ -19,7 +19,7 @@ impl Engine {
         device: &Device,
         fs: FsType,
     ) -> Result<()> {
-        let Some(bytes) = self.host.unmounted_growth(device, fs, record.growing)? else {
+        let Some(bytes) = self.host().unmounted_growth(device, fs, record.growing)? else {
             return Ok(());
         };
         pool.provisioner().check_takes(&record.id, bytes)?;
@@ -28,16 +28,16 @@ impl Engine {
                 volume = %record.id,
                 "the growth of the filesystem was interrupted: repairing it, then growing it again"
             );
-            let repaired = self.host.repair_interrupted_growth(device, fs);
+            let repaired = self.host().repair_interrupted_growth(device, fs);
             named_by_room(pool, &record.id, bytes, repaired)?;
         }
         // Before the record says `growing`: whatever this finds is not due to the growth, and is not repaired by force.
-        let checked = self.host.check_before_growth(device, fs);
+        let checked = self.host().check_before_growth(device, fs);
         named_by_room(pool, &record.id, bytes, checked)?;
         if !record.growing {
             self.set_growing(pool, &record.id, true)?;
         }
-        let grown = self.host.ensure_grown_unmounted(device, fs);
+        let grown = self.host().ensure_grown_unmounted(device, fs);
         named_by_room(pool, &record.id, bytes, grown)?;
         self.set_growing(pool, &record.id, false)
     }

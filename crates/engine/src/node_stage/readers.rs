@@ -42,7 +42,7 @@ impl Engine {
 
     /// `Reading`: another node has it mounted, so there is nothing left to do.
     fn claim_preparation(&self, pool: &PoolRef, record: &VolumeRecord) -> Result<ReaderState> {
-        let here = &self.settings.node_id;
+        let here = &self.settings().node_id;
         let mut state = ReaderState::Preparing;
         pool.catalogue().update_volume(&record.id, &mut |record| {
             let others = || record.published.iter().filter(|(node, _)| *node != here);
@@ -65,7 +65,7 @@ impl Engine {
     /// The claim goes when the volume is unpublished, which may have been while the device was
     /// waited for.
     fn check_claim(&self, record: &VolumeRecord) -> Result<()> {
-        match record.published.get(&self.settings.node_id) {
+        match record.published.get(&self.settings().node_id) {
             Some(own) if own.reader == ReaderState::Preparing => Ok(()),
             Some(_) | None => Err(Error::busy(
                 format!("volume {}", record.id),
@@ -76,7 +76,7 @@ impl Engine {
 
     fn set_reader(&self, pool: &PoolRef, record: &VolumeRecord, state: ReaderState) -> Result<()> {
         pool.catalogue().update_volume(&record.id, &mut |record| {
-            if let Some(own) = record.published.get_mut(&self.settings.node_id) {
+            if let Some(own) = record.published.get_mut(&self.settings().node_id) {
                 own.reader = state;
             }
             Ok(())
@@ -91,7 +91,7 @@ impl Engine {
             return Ok(());
         }
         let left = pool.catalogue().update_volume(id, &mut |record| {
-            if let Some(own) = record.published.get_mut(&self.settings.node_id) {
+            if let Some(own) = record.published.get_mut(&self.settings().node_id) {
                 own.reader = ReaderState::Away;
             }
             Ok(())

@@ -20,7 +20,7 @@ impl Engine {
         };
         self.try_unstage_volume(volume, id, path)?;
         // The caller wants it here no more.
-        self.stage_failures.clear(id);
+        self.stage_failures().clear(id);
         Ok(())
     }
 
@@ -30,11 +30,11 @@ impl Engine {
         id: &VolumeId,
         path: &TargetPath,
     ) -> Result<()> {
-        let _locks = self.locks.volume_at(id.digest(), path)?;
-        let Some(pool) = self.pools.get(id.pool()) else {
+        let _locks = self.locks().volume_at(id.digest(), path)?;
+        let Some(pool) = self.pools().get(id.pool()) else {
             return self.unstage_without_pool(id, path);
         };
-        let node = self.host.node_record(id)?;
+        let node = self.host().node_record(id)?;
         match node.stage {
             Some(stage) if stage.path == *path => {
                 self.check_unpublished(pool, id)?;
@@ -47,7 +47,7 @@ impl Engine {
                 check_answers(pool, id)?;
                 pool.devices().check_detachable(id)?;
                 self.unmount(id, path)?;
-                self.host.ensure_unmounted_elsewhere(path)?;
+                self.host().ensure_unmounted_elsewhere(path)?;
                 match self.live_stage(pool, id)? {
                     Some(_) => Ok(()),
                     None => self.ensure_unstaged(pool, id, &stage.path),
@@ -84,8 +84,8 @@ impl Engine {
 
     /// The machine knows paths, but not of which volume.
     pub(crate) fn unmount(&self, id: &VolumeId, path: &TargetPath) -> Result<()> {
-        self.writeback_checks.wait_for(id);
-        match self.host.ensure_unmounted(path) {
+        self.writeback_checks().wait_for(id);
+        match self.host().ensure_unmounted(path) {
             Err(Error::Precondition(reason)) => {
                 let text = format!("cannot unmount volume {id}: {reason}");
                 Err(Error::precondition(Reason::explained(text, reason)))
@@ -100,7 +100,7 @@ impl Engine {
         id: &VolumeId,
         path: &TargetPath,
     ) -> Result<()> {
-        let mut node = self.host.node_record(id)?;
+        let mut node = self.host().node_record(id)?;
         pool.devices().check_detachable(id)?;
         if self.is_mounted_from(pool, id, path)? {
             check_can_be_unmounted(pool, id, node.stage.as_ref())?;
@@ -108,7 +108,7 @@ impl Engine {
         }
         // Also when it was unmounted before: a crash may have come between the two.
         if node.stage.as_ref().is_none_or(|stage| !stage.capability.is_block()) {
-            self.host.ensure_unmounted_elsewhere(path)?;
+            self.host().ensure_unmounted_elsewhere(path)?;
         }
         if node.stage.as_ref().is_some_and(|stage| stage.read_only) {
             self.clear_aside(pool, id)?;
@@ -117,16 +117,16 @@ impl Engine {
         self.leave_readers(pool, id)?;
         node.stage = None;
         node.publications = self.present_publications(pool, id)?;
-        self.host.save_node_record(id, &node)
+        self.host().save_node_record(id, &node)
     }
 
     /// What a crash in [`Engine::grow_aside`] may have left.
     fn clear_aside(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        let aside = self.host.private_stage(id)?;
+        let aside = self.host().private_stage(id)?;
         if self.is_mounted_from(pool, id, &aside)? {
-            self.host.ensure_unmounted(&aside)?;
+            self.host().ensure_unmounted(&aside)?;
         }
-        self.host.ensure_target_removed(&aside)
+        self.host().ensure_target_removed(&aside)
     }
 
     /// Limits stick to a device's number, and the number goes to another volume next. So they are
@@ -156,21 +156,21 @@ impl Engine {
         access: DeviceAccess,
     ) -> Result<()> {
         if let Some(device) = pool.devices().attached(id, access)? {
-            if let Some(there) = self.host.mounts_of(&device)?.first() {
+            if let Some(there) = self.host().mounts_of(&device)?.first() {
                 return Err(Error::precondition(format!(
                     "cannot detach {} of volume {id}: it is in use at {there}; unpublish it there \
                      first",
                     device.path.display()
                 )));
             }
-            self.host.ensure_limits(&device, &IoLimits::default())?;
+            self.host().ensure_limits(&device, &IoLimits::default())?;
         }
         pool.devices().ensure_detached(id, access)
     }
 
     /// For a volume of which nothing is recorded here: fine, unless something is at the path.
     pub(crate) fn check_vacant(&self, volume: &VolumeRef, path: &TargetPath) -> Result<()> {
-        if self.host.mount_at(path)?.is_none() {
+        if self.host().mount_at(path)?.is_none() {
             return Ok(());
         }
         let exists = match volume {
@@ -203,7 +203,7 @@ impl Engine {
         let mut found = Vec::new();
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
             if let Some(device) = pool.devices().attached(id, access)? {
-                found.extend(self.host.mounts_of(&device)?);
+                found.extend(self.host().mounts_of(&device)?);
             }
         }
         Ok(found)
@@ -231,7 +231,7 @@ impl Engine {
         if mounts.iter().all(|there| !there.is_hidden) {
             return false;
         }
-        let path = self.host.resolved(path);
+        let path = self.host().resolved(path);
         mounts.iter().any(|there| there.is_hidden && there.mount_point == path)
     }
 

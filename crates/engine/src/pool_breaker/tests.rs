@@ -78,7 +78,7 @@ fn foreign_call_on_a_hung_pool_counts_for_its_home_pool() {
     let _of_no_pool = engine.admit_foreign_call(&other, None).unwrap();
     let lost = || (engine.calls_hung_elsewhere(home.id()), engine.calls_hung_elsewhere(other.id()));
     assert_eq!(lost(), (0, 0), "it answers");
-    engine.breakers[other.id()].state().probe_began = Instant::now().checked_sub(PROBE_TIMEOUT);
+    engine.breakers()[other.id()].state().probe_began = Instant::now().checked_sub(PROBE_TIMEOUT);
     assert_eq!(lost(), (1, 0));
     drop(call);
     assert_eq!(lost(), (0, 0));
