@@ -8,6 +8,6 @@ use orlop_csi::{Mode, Features, fuzzing};
 #[path = "../plugin.rs"]
 mod plugin;
 
-static OFFERS: LazyLock<Features> = LazyLock::new(plugin::features);
+static FEATURES: LazyLock<Features> = LazyLock::new(plugin::features);
 
-fuzz_target!(|input: &[u8]| fuzzing::calls(plugin::engine(), &OFFERS, input));
+fuzz_target!(|input: &[u8]| fuzzing::calls(plugin::engine(), &FEATURES, input));

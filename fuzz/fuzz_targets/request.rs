@@ -9,6 +9,6 @@ use orlop_csi::{Mode, Features, fuzzing};
 #[allow(dead_code, reason = "no engine: nothing but the parsing")]
 mod plugin;
 
-static OFFERS: LazyLock<Features> = LazyLock::new(plugin::features);
+static FEATURES: LazyLock<Features> = LazyLock::new(plugin::features);
 
-fuzz_target!(|input: &[u8]| fuzzing::request(&OFFERS, input));
+fuzz_target!(|input: &[u8]| fuzzing::request(&FEATURES, input));

@@ -11,7 +11,7 @@ use crate::history::{Contents, History, VolumeState};
 use crate::round::NODE;
 
 const GROWTH: u64 = 16 * MIB;
-const MOST_WRITES: u64 = 4;
+const MAX_WRITES: u64 = 4;
 
 /// Half of them raw, which are checked without a mount.
 fn uses() -> [(v1::VolumeCapability, u64); 6] {
@@ -99,7 +99,7 @@ impl Caller {
         if !path.exists() {
             make_durable_file(&path);
         }
-        for _ in 0..=self.rng.u64(..MOST_WRITES) {
+        for _ in 0..=self.rng.u64(..MAX_WRITES) {
             let (slot, mut state) = (self.rng.u64(..SLOTS), self.expected.volumes[at].state());
             let begun = self.clock.now();
             let write = || Pattern::new(begun).write_at(&path, slot * SLOT, SLOT);
@@ -131,7 +131,7 @@ impl Caller {
     pub(crate) async fn modify(&mut self) -> bool {
         let Some(at) = self.any_volume(|_| true) else { return false };
         let mut state = self.expected.volumes[at].state();
-        // Too many to slow anybody.
+        // Too high to slow any writer.
         let limit = 1_000_000 + self.rng.u64(..1_000_000);
         state.write_iops = Some(limit);
         let (id, client, limit) = (self.id_of(at), self.client.clone(), limit.to_string());

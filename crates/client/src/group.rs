@@ -99,8 +99,8 @@ async fn groups(session: &Session) -> Result<BTreeMap<String, Vec<Snapshot>>> {
     Ok(found)
 }
 
-async fn find_group(session: &Session, given: &str, enough: Match) -> Result<String> {
-    resolve::group(groups(session).await?.into_keys().collect(), given, enough)
+async fn find_group(session: &Session, given: &str, wanted: Match) -> Result<String> {
+    resolve::group(groups(session).await?.into_keys().collect(), given, wanted)
 }
 
 async fn list(session: &Session) -> Result<Answer> {

@@ -23,8 +23,8 @@ pub(crate) use mount::{Wanted, ensure_mounted, target, volume_to_mount};
 pub(crate) use unmount::ensure_unmounted;
 
 const NOTES: &str = "mounts";
-const LONGEST_NOTE: usize = 1 << 20;
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const MAX_NOTE_BYTES: usize = 1 << 20;
+const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HandMount {
@@ -113,7 +113,7 @@ fn name_of(target: &Path) -> String {
 
 /// `None`: there is none, or no longer.
 fn read(path: &Path) -> Result<Option<HandMount>> {
-    let bytes = match file::read_at_most(path, LONGEST_NOTE) {
+    let bytes = match file::read_at_most(path, MAX_NOTE_BYTES) {
         Err(error) if error.is_not_found() => return Ok(None),
         bytes => bytes.map_err(|error| Failure::failed(error.to_string()))?,
     };
@@ -169,7 +169,7 @@ pub(crate) async fn lock(
     loop {
         match file::try_lock(&path).map_err(|error| cannot(error.to_string()))? {
             Some(lock) => return Ok(lock),
-            None if Instant::now() < until => tokio::time::sleep(LOOK_AGAIN).await,
+            None if Instant::now() < until => tokio::time::sleep(LOCK_INTERVAL).await,
             None => return Err(cannot("another orlop command is at work on it".to_owned())),
         }
     }

@@ -15,7 +15,7 @@ use crate::plugin::{Offer, Plugin};
 /// Of one page; plugins with more entries are asked again.
 const PAGE: i32 = 500;
 /// More are not asked for one by one.
-const MOST_NAMES: usize = 200;
+const MAX_NAMES: usize = 200;
 const CONSISTENCY_KEY: &str = "orlop-consistency";
 
 #[derive(Debug, Clone, Serialize)]
@@ -194,7 +194,7 @@ pub(crate) async fn named_volumes(plugin: &Plugin) -> Result<Vec<Volume>> {
     if !plugin.offers(Offer::GetVolume) {
         return Ok(listed);
     }
-    for entry in listed.iter_mut().take(MOST_NAMES) {
+    for entry in listed.iter_mut().take(MAX_NAMES) {
         match volume(plugin, &entry.id).await {
             Ok(Volume { name: Some(name), limits, .. }) => {
                 entry.name = Some(name);
@@ -216,7 +216,7 @@ pub(crate) async fn named_snapshots(plugin: &Plugin, of: Option<&str>) -> Result
     if !plugin.offers(Offer::GetSnapshot) {
         return Ok(listed);
     }
-    for entry in listed.iter_mut().take(MOST_NAMES) {
+    for entry in listed.iter_mut().take(MAX_NAMES) {
         match snapshot(plugin, &entry.id).await {
             Ok(found) if found.name.is_some() => *entry = found,
             Ok(_) => break,

@@ -49,7 +49,7 @@ pub(crate) async fn run(arguments: &NodeInfoArguments, find: FindSettings<'_>) -
         node.node_id,
         node.driver,
         node.version,
-        pairs::shown(&node.topology),
+        pairs::joined(&node.topology),
         node.controller.join(" "),
         node.node.join(" "),
     );

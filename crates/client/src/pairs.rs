@@ -26,7 +26,7 @@ pub(crate) fn collected(
 }
 
 /// `a=1, b=2`
-pub(crate) fn shown(map: &BTreeMap<String, String>) -> String {
+pub(crate) fn joined(map: &BTreeMap<String, String>) -> String {
     map.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ")
 }
 

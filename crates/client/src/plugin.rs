@@ -158,7 +158,7 @@ impl Plugin {
     where
         F: Future<Output = std::result::Result<Response<A>, Status>>,
     {
-        let _shown = Waiting::start(doing);
+        let _waiting = Waiting::start(doing);
         let until = Instant::now() + self.patience;
         let mut pause = FIRST_PAUSE;
         loop {

@@ -5,27 +5,27 @@ use std::time::{Duration, Instant};
 
 use orlop_model::Bytes;
 
-const BETWEEN: Duration = Duration::from_millis(200);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) struct Progress {
     doing: String,
     total: u64,
     began: Instant,
-    shown: Option<Instant>,
+    drawn: Option<Instant>,
     is_terminal: bool,
 }
 
 impl Progress {
     pub(crate) fn new(doing: impl Into<String>, total: u64) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
-        Self { doing: doing.into(), total, began: Instant::now(), shown: None, is_terminal }
+        Self { doing: doing.into(), total, began: Instant::now(), drawn: None, is_terminal }
     }
 
     pub(crate) fn at(&mut self, done: u64) {
-        if !self.is_terminal || self.shown.is_some_and(|shown| shown.elapsed() < BETWEEN) {
+        if !self.is_terminal || self.drawn.is_some_and(|drawn| drawn.elapsed() < REDRAW_INTERVAL) {
             return;
         }
-        self.shown = Some(Instant::now());
+        self.drawn = Some(Instant::now());
         let line = line(&self.doing, done, self.total, self.began.elapsed());
         let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     }
@@ -33,7 +33,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.shown.is_some() {
+        if self.drawn.is_some() {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }

@@ -7,8 +7,8 @@ use crate::inventory;
 use crate::plugin::{Offer, Plugin};
 
 /// More names are not asked for, one by one, to find what was meant.
-const MOST_NAMES: usize = 500;
-const MOST_CANDIDATES: usize = 10;
+const MAX_NAMES: usize = 500;
+const MAX_CANDIDATES: usize = 10;
 /// Of a digest: names such as `c` or `db` begin the digests of other volumes.
 const SHORTEST_DIGEST: usize = 8;
 /// Of Jaro and Winkler: below this, a suggestion confuses.
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// How much of an id or a name is enough.
+/// How much of an id or a name has to be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Match {
     /// For what destroys an object: a repeated `delete data` must not find `data-2`.
@@ -68,18 +68,18 @@ pub(crate) async fn whole_volume(plugin: &Plugin, given: &str) -> Result<String>
     find_volume(plugin, given, Match::Whole).await
 }
 
-async fn find_volume(plugin: &Plugin, given: &str, enough: Match) -> Result<String> {
+async fn find_volume(plugin: &Plugin, given: &str, wanted: Match) -> Result<String> {
     if !plugin.offers(Offer::ListVolumes) {
         return as_it_is(given, Kind::Volume);
     }
     let ids: Vec<String> =
         inventory::volumes(plugin).await?.into_iter().map(|volume| volume.id).collect();
-    if let Some(id) = by_id(Kind::Volume, given, &ids, enough)? {
+    if let Some(id) = by_id(Kind::Volume, given, &ids, wanted)? {
         return Ok(id);
     }
     let mut named = Vec::new();
     for id in ids {
-        let has_name = named.len() < MOST_NAMES && plugin.offers(Offer::GetVolume);
+        let has_name = named.len() < MAX_NAMES && plugin.offers(Offer::GetVolume);
         // One that is gone by now, or cannot be read, has no name.
         let name = match has_name {
             true => inventory::volume(plugin, &id).await.ok().and_then(|volume| volume.name),
@@ -87,7 +87,7 @@ async fn find_volume(plugin: &Plugin, given: &str, enough: Match) -> Result<Stri
         };
         named.push(Candidate { id, name });
     }
-    by_name(Kind::Volume, given, &named, enough)
+    by_name(Kind::Volume, given, &named, wanted)
 }
 
 pub(crate) async fn snapshot(plugin: &Plugin, given: &str) -> Result<String> {
@@ -98,33 +98,33 @@ pub(crate) async fn whole_snapshot(plugin: &Plugin, given: &str) -> Result<Strin
     find_snapshot(plugin, given, Match::Whole).await
 }
 
-async fn find_snapshot(plugin: &Plugin, given: &str, enough: Match) -> Result<String> {
+async fn find_snapshot(plugin: &Plugin, given: &str, wanted: Match) -> Result<String> {
     if !plugin.offers(Offer::ListSnapshots) {
         return as_it_is(given, Kind::Snapshot);
     }
     let ids: Vec<String> =
         inventory::snapshots(plugin, None).await?.into_iter().map(|it| it.id).collect();
-    if let Some(id) = by_id(Kind::Snapshot, given, &ids, enough)? {
+    if let Some(id) = by_id(Kind::Snapshot, given, &ids, wanted)? {
         return Ok(id);
     }
     let mut named = Vec::new();
     for id in ids {
-        let has_name = named.len() < MOST_NAMES && plugin.offers(Offer::GetSnapshot);
+        let has_name = named.len() < MAX_NAMES && plugin.offers(Offer::GetSnapshot);
         let name = match has_name {
             true => inventory::snapshot(plugin, &id).await.ok().and_then(|snapshot| snapshot.name),
             false => None,
         };
         named.push(Candidate { id, name });
     }
-    by_name(Kind::Snapshot, given, &named, enough)
+    by_name(Kind::Snapshot, given, &named, wanted)
 }
 
-pub(crate) fn group(ids: Vec<String>, given: &str, enough: Match) -> Result<String> {
-    if let Some(id) = by_id(Kind::Group, given, &ids, enough)? {
+pub(crate) fn group(ids: Vec<String>, given: &str, wanted: Match) -> Result<String> {
+    if let Some(id) = by_id(Kind::Group, given, &ids, wanted)? {
         return Ok(id);
     }
     let named: Vec<_> = ids.into_iter().map(|id| Candidate { id, name: None }).collect();
-    by_name(Kind::Group, given, &named, enough)
+    by_name(Kind::Group, given, &named, wanted)
 }
 
 /// A plugin without lists knows whether it is one of its ids.
@@ -136,7 +136,7 @@ fn as_it_is(given: &str, kind: Kind) -> Result<String> {
 }
 
 /// What needs no names: the id, the whole name by its digest, or the beginning of an id or a digest.
-fn by_id(kind: Kind, given: &str, ids: &[String], enough: Match) -> Result<Option<String>> {
+fn by_id(kind: Kind, given: &str, ids: &[String], wanted: Match) -> Result<Option<String>> {
     if ids.iter().any(|id| id == given) {
         return Ok(Some(given.to_owned()));
     }
@@ -148,7 +148,7 @@ fn by_id(kind: Kind, given: &str, ids: &[String], enough: Match) -> Result<Optio
             && kind.digest_of(id).is_some_and(|digest| digest.starts_with(given))
     };
     let begins =
-        |id: &&String| enough == Match::Beginning && (id.starts_with(given) || begins_digest(id));
+        |id: &&String| wanted == Match::Beginning && (id.starts_with(given) || begins_digest(id));
     for found in [of_name.collect::<Vec<_>>(), ids.iter().filter(begins).collect()] {
         match found.as_slice() {
             [] => {}
@@ -159,9 +159,9 @@ fn by_id(kind: Kind, given: &str, ids: &[String], enough: Match) -> Result<Optio
     Ok(None)
 }
 
-fn by_name(kind: Kind, given: &str, all: &[Candidate], enough: Match) -> Result<String> {
+fn by_name(kind: Kind, given: &str, all: &[Candidate], wanted: Match) -> Result<String> {
     let named = |candidate: &&Candidate| {
-        candidate.name.as_ref().is_some_and(|name| match enough {
+        candidate.name.as_ref().is_some_and(|name| match wanted {
             Match::Whole => name == given,
             Match::Beginning => name.starts_with(given),
         })
@@ -170,11 +170,11 @@ fn by_name(kind: Kind, given: &str, all: &[Candidate], enough: Match) -> Result<
     match found.as_slice() {
         [one] => Ok(one.id.clone()),
         [] => Err(missing(kind, given, all)),
-        several => Err(ambiguous(kind, given, several.iter().map(|candidate| shown(candidate)))),
+        several => Err(ambiguous(kind, given, several.iter().map(|candidate| label(candidate)))),
     }
 }
 
-fn shown(candidate: &Candidate) -> String {
+fn label(candidate: &Candidate) -> String {
     match &candidate.name {
         Some(name) => format!("{name} ({})", candidate.id),
         None => candidate.id.clone(),
@@ -182,8 +182,8 @@ fn shown(candidate: &Candidate) -> String {
 }
 
 fn ambiguous(kind: Kind, given: &str, found: impl ExactSizeIterator<Item = String>) -> Failure {
-    let more = found.len().saturating_sub(MOST_CANDIDATES);
-    let mut listed: Vec<String> = found.take(MOST_CANDIDATES).collect();
+    let more = found.len().saturating_sub(MAX_CANDIDATES);
+    let mut listed: Vec<String> = found.take(MAX_CANDIDATES).collect();
     if more > 0 {
         listed.push(format!("and {more} more"));
     }
@@ -205,7 +205,7 @@ fn missing(kind: Kind, given: &str, all: &[Candidate]) -> Failure {
     let what = kind.as_str();
     Failure::refused(match best {
         Some((_, candidate)) => {
-            format!("there is no {what} {given:?}; did you mean {}?", shown(candidate))
+            format!("there is no {what} {given:?}; did you mean {}?", label(candidate))
         }
         None => format!("there is no {what} {given:?}; `orlop {} list` shows all", kind.noun()),
     })

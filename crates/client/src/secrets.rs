@@ -7,14 +7,14 @@ use orlop_sys::file;
 
 use crate::failure::{Failure, Result};
 
-const LONGEST: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 pub(crate) fn read(path: &Path) -> Result<BTreeMap<String, String>> {
     let wrong = |why: String| {
         Failure::usage(format!("cannot read the secrets in {}: {why}", path.display()))
     };
     let bytes =
-        file::read_at_most(path, LONGEST).map_err(|error| wrong(error.cause().to_string()))?;
+        file::read_at_most(path, MAX_BYTES).map_err(|error| wrong(error.cause().to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong("it is not text".to_owned()))?;
     // What is wrong with them is not shown: a message must not repeat a secret.
     parse(&text).ok_or_else(|| {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crate::failure::{Failure, Result};
 
 /// Before this, what is waited for is not worth a line.
-const SOON: Duration = Duration::from_secs(1);
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const SHOW_AFTER: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
@@ -88,19 +88,19 @@ impl Waiting {
         let seen = Arc::clone(&ended);
         let show = move || {
             let began = Instant::now();
-            let mut shown = false;
+            let mut is_visible = false;
             while !seen.load(Ordering::Relaxed) {
-                thread::park_timeout(LOOK_AGAIN);
-                if began.elapsed() >= SOON && !seen.load(Ordering::Relaxed) {
+                thread::park_timeout(CHECK_INTERVAL);
+                if began.elapsed() >= SHOW_AFTER && !seen.load(Ordering::Relaxed) {
                     let _ = write!(
                         std::io::stderr(),
                         "\r\x1b[K{text}: {} s",
                         began.elapsed().as_secs()
                     );
-                    shown = true;
+                    is_visible = true;
                 }
             }
-            if shown {
+            if is_visible {
                 let _ = write!(std::io::stderr(), "\r\x1b[K");
             }
         };

@@ -90,16 +90,16 @@ fn milliseconds_until(ahead: Duration) -> i64 {
 
 #[derive(Clone, Default)]
 pub struct ClusterMemory {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ClusterState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct ClusterState {
     members: Vec<peer::Member>,
     verdicts: BTreeMap<Resource, Verdict>,
 }
 
-impl State {
+impl ClusterState {
     fn take(&mut self, resource: &Resource, verdict: Verdict) {
         let was_forgotten = self.verdicts.get(resource).is_some_and(|known| known.forgotten);
         match (was_forgotten, verdict.forgotten) {
@@ -112,7 +112,7 @@ impl State {
 }
 
 impl ClusterMemory {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClusterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

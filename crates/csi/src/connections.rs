@@ -27,7 +27,7 @@ pub(crate) const STREAMS_PER_CONNECTION: usize = 32;
 /// All connections of one socket; clones share them.
 #[derive(Clone)]
 pub(crate) struct ConnectionTable {
-    most: usize,
+    max: usize,
     slots: Arc<Mutex<Vec<Weak<Slot>>>>,
     clock: Arc<AtomicU64>,
     stats: Arc<CallStats>,
@@ -37,9 +37,9 @@ impl ConnectionTable {
     /// For a process that may have so many files open; `None`: any number.
     pub(crate) fn within(descriptors: Option<u64>, stats: &Arc<CallStats>) -> Self {
         let share = descriptors.map_or(u64::MAX, |all| all / DESCRIPTORS_PER_CONNECTION);
-        let most =
+        let max =
             usize::try_from(share).map_or(MAX_CONNECTIONS, |share| share.clamp(1, MAX_CONNECTIONS));
-        Self { most, slots: Arc::default(), clock: Arc::default(), stats: Arc::clone(stats) }
+        Self { max, slots: Arc::default(), clock: Arc::default(), stats: Arc::clone(stats) }
     }
 
     fn slots(&self) -> MutexGuard<'_, Vec<Weak<Slot>>> {
@@ -58,10 +58,10 @@ impl ConnectionTable {
     pub(crate) fn admit(&self, stream: UnixStream) -> Option<Connection> {
         let mut slots = self.slots();
         slots.retain(|slot| slot.strong_count() > 0);
-        if slots.len() >= self.most {
+        if slots.len() >= self.max {
             let idle = idle_longest(&slots)?;
             tracing::debug!(
-                self.most,
+                self.max,
                 "connection limit reached; closing the connection that was idle longest"
             );
             // Its server reads an end of file, and drops it.

@@ -24,22 +24,22 @@ pub(crate) struct NameHolds {
 }
 
 /// Ends the hold when it is dropped, unless a call has taken it over.
-pub(crate) struct Session {
+pub(crate) struct HoldSession {
     pub(crate) id: String,
     holds: NameHolds,
 }
 
-impl Drop for Session {
+impl Drop for HoldSession {
     fn drop(&mut self) {
         self.holds.remove(&self.id);
     }
 }
 
 impl NameHolds {
-    pub(crate) fn insert(&self, id: String, hold: NameHold) -> Session {
+    pub(crate) fn insert(&self, id: String, hold: NameHold) -> HoldSession {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.insert(id.clone(), hold);
-        Session { id, holds: self.clone() }
+        HoldSession { id, holds: self.clone() }
     }
 
     fn remove(&self, id: &str) -> Option<NameHold> {

@@ -16,14 +16,15 @@ use orlop_model::{
 use crate::engine::Engine;
 
 /// While nothing suggests that writes were lost. To sync more often would change how workloads perform.
-const INTERVAL: Duration = Duration::from_secs(300);
+const CHECK_INTERVAL: Duration = Duration::from_secs(300);
 /// A caller of statistics waits so long; a sync that takes longer is seen by the next one.
-const TIMEOUT: Duration = Duration::from_secs(2);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+/// For an unstage.
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Syncs at once: each is a thread that waits for a disk.
-const AT_ONCE: usize = 8;
+const MAX_CHECKS: usize = 8;
 
-/// When which volume was last looked at.
+/// When each volume was last checked.
 #[derive(Default)]
 pub(crate) struct WritebackChecks {
     checks: Mutex<BTreeMap<VolumeId, Check>>,
@@ -54,10 +55,10 @@ impl WritebackChecks {
     /// False: one is under way, or there was one not long ago.
     fn try_begin(&self, id: &VolumeId, is_urgent: bool) -> bool {
         let mut all = self.all();
-        all.retain(|_, check| check.is_under_way || check.begun.elapsed() < INTERVAL);
+        all.retain(|_, check| check.is_under_way || check.begun.elapsed() < CHECK_INTERVAL);
         let is_due = all.get(id).is_none_or(|last| is_urgent && !last.is_under_way);
         let running = all.values().filter(|check| check.is_under_way).count();
-        if !is_due || running >= AT_ONCE {
+        if !is_due || running >= MAX_CHECKS {
             return false;
         }
         all.insert(id.clone(), Check { begun: Instant::now(), is_under_way: true });
@@ -66,12 +67,12 @@ impl WritebackChecks {
 }
 
 /// Ends the check, also if it panics.
-struct UnderWay {
+struct CheckUnderWay {
     checks: Arc<WritebackChecks>,
     id: VolumeId,
 }
 
-impl Drop for UnderWay {
+impl Drop for CheckUnderWay {
     fn drop(&mut self) {
         if let Some(check) = self.checks.all().get_mut(&self.id) {
             check.is_under_way = false;
@@ -101,10 +102,11 @@ impl Engine {
         if !self.writeback_checks().try_begin(id, is_urgent) {
             return;
         }
-        let under_way = UnderWay { checks: Arc::clone(&self.writeback_checks()), id: id.clone() };
-        let host = Arc::clone(&self.host());
+        let under_way =
+            CheckUnderWay { checks: Arc::clone(self.writeback_checks()), id: id.clone() };
+        let host = Arc::clone(self.host());
         let (done, waiting) = mpsc::sync_channel::<()>(1);
-        let look = move || {
+        let check = move || {
             match at.lost_writes(host.as_ref()) {
                 Ok(None) => {}
                 Ok(Some(reason)) => note(host.as_ref(), &under_way.id, &reason),
@@ -114,9 +116,9 @@ impl Engine {
             drop(under_way);
             drop(done);
         };
-        match thread::Builder::new().name("writeback-check".to_owned()).spawn(look) {
-            // An end without a message is the end all the same.
-            Ok(_) => drop(waiting.recv_timeout(TIMEOUT)),
+        match thread::Builder::new().name("writeback-check".to_owned()).spawn(check) {
+            // The channel is closed at the end, without a message.
+            Ok(_) => drop(waiting.recv_timeout(CHECK_TIMEOUT)),
             Err(error) => tracing::debug!(%error, "cannot start a thread to look for lost writes"),
         }
     }

@@ -34,12 +34,12 @@ impl NodeVolumeCount {
     }
 
     /// Counts the volume in, unless that would be one too many (CP-17).
-    pub(crate) fn try_add(&self, node: &NodeId, volume: &VolumeId, most: u32) -> Result<()> {
+    pub(crate) fn try_add(&self, node: &NodeId, volume: &VolumeId, max: u32) -> Result<()> {
         let mut entries = self.entries();
         let volumes = entries.entry(node.clone()).or_default();
-        let full = u32::try_from(volumes.len()).is_ok_and(|count| most != 0 && count >= most);
+        let full = u32::try_from(volumes.len()).is_ok_and(|count| max != 0 && count >= max);
         if full && !volumes.contains(volume) {
-            return Err(full_node(node, most));
+            return Err(full_node(node, max));
         }
         volumes.insert(volume.clone());
         Ok(())
@@ -55,10 +55,10 @@ impl NodeVolumeCount {
 /// The same of shared pools, as it was a while ago. Two controllers may both find room for
 /// one more volume; the node itself decides when it stages.
 #[derive(Debug, Default)]
-pub(crate) struct SharedVolumeCount(Mutex<Option<Counted>>);
+pub(crate) struct SharedVolumeCount(Mutex<Option<CountedVolumes>>);
 
 #[derive(Debug)]
-struct Counted {
+struct CountedVolumes {
     at: Instant,
     volumes: HashMap<NodeId, usize>,
 }
@@ -69,11 +69,11 @@ impl SharedVolumeCount {
     pub(crate) fn try_add<'a>(
         &self,
         node: &NodeId,
-        most: u32,
+        max: u32,
         pools: impl Iterator<Item = &'a PoolRef>,
     ) -> Result<()> {
-        let limit = usize::try_from(most).unwrap_or(usize::MAX);
-        if most == 0 || self.try_add_remembered(node, limit) {
+        let limit = usize::try_from(max).unwrap_or(usize::MAX);
+        if max == 0 || self.try_add_remembered(node, limit) {
             return Ok(());
         }
         let (mut volumes, mut complete) = (HashMap::new(), true);
@@ -86,10 +86,10 @@ impl SharedVolumeCount {
         }
         let count: &mut usize = volumes.entry(node.clone()).or_default();
         if *count >= limit {
-            return Err(full_node(node, most));
+            return Err(full_node(node, max));
         }
         *count += 1;
-        *self.counted() = complete.then(|| Counted { at: Instant::now(), volumes });
+        *self.counted() = complete.then(|| CountedVolumes { at: Instant::now(), volumes });
         Ok(())
     }
 
@@ -103,14 +103,14 @@ impl SharedVolumeCount {
         count.saturating_add(SLACK) <= limit
     }
 
-    fn counted(&self) -> MutexGuard<'_, Option<Counted>> {
+    fn counted(&self) -> MutexGuard<'_, Option<CountedVolumes>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn full_node(node: &NodeId, most: u32) -> Error {
+fn full_node(node: &NodeId, max: u32) -> Error {
     Error::exhausted(format!(
-        "cannot publish another volume to node {node}: it has {most} volumes, which is its limit; \
+        "cannot publish another volume to node {node}: it has {max} volumes, which is its limit; \
          unpublish one there, or raise ORLOP_MAX_VOLUMES_PER_NODE"
     ))
 }

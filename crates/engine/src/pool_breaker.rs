@@ -180,10 +180,10 @@ impl PoolBreaker {
     }
 
     /// A pool that answers and has much to do.
-    fn busy_error(&self, most: usize) -> Error {
+    fn busy_error(&self, max: usize) -> Error {
         Error::unreachable(
             format!("use pool {}", self.pool.name()),
-            format!("{most} calls of this kind are running on it, which is its limit; try again"),
+            format!("{max} calls of this kind are running on it, which is its limit; try again"),
         )
     }
 
@@ -238,17 +238,17 @@ impl PoolBreaker {
 
     fn admit(
         self: &Arc<Self>,
-        most: usize,
+        max: usize,
         timeout: Duration,
         of: fn(&mut BreakerState) -> &mut usize,
     ) -> Result<BreakerPermit> {
-        let taken = |state: &mut BreakerState| *of(state) >= most;
+        let taken = |state: &mut BreakerState| *of(state) >= max;
         let waited = self.left.wait_timeout_while(self.state(), timeout, taken);
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
             drop(state);
             self.check()?;
-            return Err(self.busy_error(most));
+            return Err(self.busy_error(max));
         }
         *of(&mut state) += 1;
         drop(state);

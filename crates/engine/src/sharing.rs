@@ -28,12 +28,12 @@ impl Engine {
         volume: &VolumeId,
         publish: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let most = self.settings().max_volumes;
+        let max = self.settings().max_volumes;
         if pool.shared().is_some() {
-            self.shared_node_volumes().try_add(node, most, self.pools().values())?;
+            self.shared_node_volumes().try_add(node, max, self.pools().values())?;
             return publish();
         }
-        self.node_volumes().try_add(node, volume, most)?;
+        self.node_volumes().try_add(node, volume, max)?;
         publish().inspect_err(|_| self.node_volumes().remove(node, volume))
     }
 
@@ -143,16 +143,16 @@ impl<'a> SharedPool<'a> {
 
     /// Several controllers cannot count exactly what a node has (CP-17), so it does itself.
     pub(crate) fn check_room_for(&self, id: &VolumeId) -> Result<()> {
-        let most = self.engine.settings().max_volumes;
-        if most == 0 {
+        let max = self.engine.settings().max_volumes;
+        if max == 0 {
             return Ok(());
         }
         let others = self.engine.host().node_records()?.iter().filter(|other| *other != id).count();
-        if u32::try_from(others).is_ok_and(|count| count < most) {
+        if u32::try_from(others).is_ok_and(|count| count < max) {
             return Ok(());
         }
         Err(Error::exhausted(format!(
-            "cannot stage another volume on node {}: it has {most} volumes, which is its limit; \
+            "cannot stage another volume on node {}: it has {max} volumes, which is its limit; \
              unstage one, or raise ORLOP_MAX_VOLUMES_PER_NODE",
             self.engine.settings().node_id
         )))

@@ -7,28 +7,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use orlop_model::{Error, VolumeId};
 
 /// Far more than a node has volumes; beyond it, the oldest is forgotten.
-const MOST: usize = 1024;
+const MAX_FAILURES: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct StageFailures {
-    state: Mutex<State>,
+    state: Mutex<FailureTable>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    by_volume: BTreeMap<VolumeId, Failure>,
+struct FailureTable {
+    by_volume: BTreeMap<VolumeId, StageFailure>,
     /// Failures are counted, so that the oldest is known.
     noted: u64,
 }
 
 #[derive(Debug)]
-struct Failure {
+struct StageFailure {
     number: u64,
     error: Error,
 }
 
 impl StageFailures {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FailureTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -38,9 +38,9 @@ impl StageFailures {
         }
         let mut state = self.lock();
         state.noted += 1;
-        let failure = Failure { number: state.noted, error: error.clone() };
+        let failure = StageFailure { number: state.noted, error: error.clone() };
         state.by_volume.insert(id.clone(), failure);
-        if state.by_volume.len() > MOST {
+        if state.by_volume.len() > MAX_FAILURES {
             let oldest = state.by_volume.iter().min_by_key(|(_, failure)| failure.number);
             let oldest = oldest.map(|(id, _)| id.clone());
             oldest.map(|id| state.by_volume.remove(&id));

@@ -249,11 +249,11 @@ fn check_one_pool(members: &BTreeSet<VolumeId>) -> std::result::Result<(), Strin
 }
 
 /// VG-30
-fn check_room(members: &BTreeSet<VolumeId>, most: u32) -> Result<()> {
-    if u32::try_from(members.len()).is_ok_and(|count| count <= most) {
+fn check_room(members: &BTreeSet<VolumeId>, max_volumes: u32) -> Result<()> {
+    if u32::try_from(members.len()).is_ok_and(|count| count <= max_volumes) {
         return Ok(());
     }
     Err(Error::exhausted(format!(
-        "cannot add the volumes to the group: it takes {most} volumes at most"
+        "cannot add the volumes to the group: it takes {max_volumes} volumes at most"
     )))
 }

@@ -11,8 +11,8 @@ use crate::engine::{Engine, PoolRef};
 use crate::list::page;
 use crate::request::{Page, UnwellVolume, VolumeRef};
 
-/// So many volumes are looked at, at once, for a page that lists only those that are not well.
-const STRETCH: usize = 512;
+/// How many conditions are asked for at once, for a page that lists only volumes with problems.
+const BATCH: usize = 512;
 
 impl Engine {
     /// As [`Engine::list_volumes`], without those that are well. All or an error: what is missing is taken for
@@ -24,13 +24,13 @@ impl Engine {
     ) -> Result<Page<UnwellVolume, VolumeId>> {
         self.check_none_absent(|_| true)?;
         let mut found = Vec::new();
-        let most = if max == 0 { usize::MAX } else { max.saturating_add(1) };
+        let wanted = if max == 0 { usize::MAX } else { max.saturating_add(1) };
         for pool in self.pools().values() {
             if after.is_some_and(|after| after.pool() > pool.id()) {
                 continue;
             }
-            self.add_unwell_of(pool, after, most, &mut found)?;
-            if found.len() >= most {
+            self.add_unwell_of(pool, after, wanted, &mut found)?;
+            if found.len() >= wanted {
                 break;
             }
         }
@@ -41,15 +41,15 @@ impl Engine {
         &self,
         pool: &PoolRef,
         after: Option<&VolumeId>,
-        most: usize,
+        wanted: usize,
         found: &mut Vec<UnwellVolume>,
     ) -> Result<()> {
         let mut last = after.cloned();
         // Each question to a pool that hangs takes its time, so there is one.
         let mut hung = None;
-        while found.len() < most {
-            let stretch = pool.catalogue().volumes(last.as_ref(), STRETCH)?;
-            let (ids, records): (Vec<_>, Vec<_>) = stretch.into_iter().unzip();
+        while found.len() < wanted {
+            let batch = pool.catalogue().volumes(last.as_ref(), BATCH)?;
+            let (ids, records): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
             let Some(end) = ids.last().cloned() else { break };
             let conditions = match &hung {
                 None => self.try_conditions_of(pool, &ids),

@@ -34,7 +34,7 @@ use fs_tools::FsTools;
 use limits::Limiter;
 use lost_writes::LostWrites;
 pub use machine_scan::{MachineScan, VolumeExistence};
-use mounting::Mounter;
+use mounting::ProtectedPaths;
 use pool_marks::PoolMarks;
 pub use pool_marks::ServedPool;
 use run_dir::{RunDirectory, RunDirectoryLock};
@@ -66,7 +66,7 @@ pub struct LinuxHost {
     lost_writes: LostWrites,
     freezer: Freezer,
     limiter: Limiter,
-    mounter: Mounter,
+    protected_paths: ProtectedPaths,
     lock: Option<RunDirectoryLock>,
 }
 
@@ -78,7 +78,7 @@ impl LinuxHost {
         protected_paths.push(config.run_dir);
         let records = NodeRecords::new(run_dir.volumes());
         Ok(Self {
-            mounter: Mounter::new(protected_paths, run_dir.inline()),
+            protected_paths: ProtectedPaths::new(protected_paths, run_dir.inline()),
             fs_tools: FsTools::choose(config.filesystems, config.default_fs)?,
             lost_writes: LostWrites::load(run_dir.lost_writes(), &records)?,
             records,

@@ -75,12 +75,12 @@ fn reachable(members: &Members) -> Vec<Target> {
 }
 
 /// One page out of one of each daemon.
-struct Page<Entry> {
+struct MergedPage<Entry> {
     entries: BTreeMap<String, Entry>,
     has_more: bool,
 }
 
-impl<Entry> Page<Entry> {
+impl<Entry> MergedPage<Entry> {
     fn new() -> Self {
         Self { entries: BTreeMap::new(), has_more: false }
     }
@@ -91,7 +91,7 @@ impl<Entry> Page<Entry> {
         self.has_more |= !next_token.is_empty();
     }
 
-    fn cut(mut self, max_entries: i32) -> (Vec<Entry>, String) {
+    fn limited_to(mut self, max_entries: i32) -> (Vec<Entry>, String) {
         let max = usize::try_from(max_entries).unwrap_or(0);
         while max > 0 && self.entries.len() > max {
             self.entries.pop_last();
@@ -111,14 +111,14 @@ async fn list_volumes(members: &Members, call: &Call) -> Result<Response<Body>, 
         let mut client = Controller::new(target).max_decoding_message_size(LARGEST_LIST);
         async move { client.list_volumes(request).await }
     });
-    let mut page = Page::new();
+    let mut page = MergedPage::new();
     for reply in replies.await? {
         let id = |entry: &v1::list_volumes_response::Entry| {
             entry.volume.as_ref().map(|volume| volume.volume_id.clone()).unwrap_or_default()
         };
         page.add(reply.entries.into_iter().map(|entry| (id(&entry), entry)), &reply.next_token);
     }
-    let (entries, next_token) = page.cut(request.max_entries);
+    let (entries, next_token) = page.limited_to(request.max_entries);
     Ok(reply(&v1::ListVolumesResponse { entries, next_token }))
 }
 
@@ -131,12 +131,12 @@ async fn list_health(members: &Members, call: &Call) -> Result<Response<Body>, S
         let mut client = Controller::new(target).max_decoding_message_size(LARGEST_LIST);
         async move { client.controller_list_volume_health(request).await }
     });
-    let mut page = Page::new();
+    let mut page = MergedPage::new();
     for reply in replies.await? {
         let id = |entry: &v1::VolumeHealth| entry.volume_id.clone();
         page.add(reply.entries.into_iter().map(|entry| (id(&entry), entry)), &reply.next_token);
     }
-    let (entries, next_token) = page.cut(request.max_entries);
+    let (entries, next_token) = page.limited_to(request.max_entries);
     Ok(reply(&v1::ControllerListVolumeHealthResponse { entries, next_token }))
 }
 
@@ -149,14 +149,14 @@ async fn list_v0_volumes(members: &Members, call: &Call) -> Result<Response<Body
         let mut client = client.max_decoding_message_size(LARGEST_LIST);
         async move { client.list_volumes(request).await }
     });
-    let mut page = Page::new();
+    let mut page = MergedPage::new();
     for reply in replies.await? {
         let id = |entry: &v0::list_volumes_response::Entry| {
             entry.volume.as_ref().map(|volume| volume.id.clone()).unwrap_or_default()
         };
         page.add(reply.entries.into_iter().map(|entry| (id(&entry), entry)), &reply.next_token);
     }
-    let (entries, next_token) = page.cut(request.max_entries);
+    let (entries, next_token) = page.limited_to(request.max_entries);
     Ok(reply(&v0::ListVolumesResponse { entries, next_token }))
 }
 
@@ -168,14 +168,14 @@ async fn list_snapshots(members: &Members, call: &Call) -> Result<Response<Body>
         let mut client = Controller::new(target).max_decoding_message_size(LARGEST_LIST);
         async move { client.list_snapshots(request).await }
     });
-    let mut page = Page::new();
+    let mut page = MergedPage::new();
     for reply in replies.await? {
         let id = |entry: &v1::list_snapshots_response::Entry| {
             entry.snapshot.as_ref().map(|snapshot| snapshot.snapshot_id.clone()).unwrap_or_default()
         };
         page.add(reply.entries.into_iter().map(|entry| (id(&entry), entry)), &reply.next_token);
     }
-    let (entries, next_token) = page.cut(request.max_entries);
+    let (entries, next_token) = page.limited_to(request.max_entries);
     Ok(reply(&v1::ListSnapshotsResponse { entries, next_token }))
 }
 
@@ -188,7 +188,7 @@ async fn list_groups(members: &Members, call: &Call) -> Result<Response<Body>, S
         let mut client = client.max_decoding_message_size(LARGEST_LIST);
         async move { client.list_volume_groups(request).await }
     });
-    let mut page = Page::new();
+    let mut page = MergedPage::new();
     for reply in replies.await? {
         let id = |entry: &volumegroup::list_volume_groups_response::Entry| {
             entry
@@ -199,7 +199,7 @@ async fn list_groups(members: &Members, call: &Call) -> Result<Response<Body>, S
         };
         page.add(reply.entries.into_iter().map(|entry| (id(&entry), entry)), &reply.next_token);
     }
-    let (entries, next_token) = page.cut(request.max_entries);
+    let (entries, next_token) = page.limited_to(request.max_entries);
     Ok(reply(&volumegroup::ListVolumeGroupsResponse { entries, next_token }))
 }
 

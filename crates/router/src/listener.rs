@@ -161,10 +161,10 @@ async fn handshake(
 
 /// One line in ten seconds: anything that reaches the port could fill the log.
 #[derive(Default)]
-struct RefusalLog(Mutex<Refusals>);
+struct RefusalLog(Mutex<RefusalCounts>);
 
 #[derive(Default)]
-struct Refusals {
+struct RefusalCounts {
     logged: Option<Instant>,
     unlogged: u64,
 }

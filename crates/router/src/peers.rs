@@ -25,7 +25,7 @@ use crate::target::Target;
 use crate::tls::TlsIdentity;
 use connection::{Channels, ask};
 use description::{Description, Heard};
-use known::Known;
+use known::KnownPeers;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// After a call has failed, before its peer is asked: many calls may fail at once.
@@ -54,7 +54,7 @@ pub struct Peers {
     routes: Routes,
     identity: Arc<TlsIdentity>,
     memory: ClusterMemory,
-    known: RwLock<Known>,
+    known: RwLock<KnownPeers>,
     /// As it was written last.
     written: Mutex<Forgotten>,
     /// A call has just found that a peer does not answer.
@@ -75,7 +75,7 @@ impl Peers {
         for (resource, verdict) in &written.verdicts {
             memory.judge(resource, verdict.clone());
         }
-        let known = RwLock::new(Known::with_abandoned(written.addresses.clone()));
+        let known = RwLock::new(KnownPeers::with_abandoned(written.addresses.clone()));
         Ok(Self {
             config,
             caller,

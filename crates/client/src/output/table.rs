@@ -13,8 +13,8 @@ impl Table {
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        let shown = |cell: String| if cell.is_empty() { "-".to_owned() } else { printable(&cell) };
-        self.rows.push(cells.into_iter().map(shown).collect());
+        let text = |cell: String| if cell.is_empty() { "-".to_owned() } else { printable(&cell) };
+        self.rows.push(cells.into_iter().map(text).collect());
     }
 
     /// `empty` is said in place of a table without rows.
@@ -35,10 +35,10 @@ impl Table {
         let mut text = style.heading(&line(self.head.clone()));
         for row in &self.rows {
             text.push('\n');
-            let shown = line(row.iter().map(String::as_str).collect());
+            let line = line(row.iter().map(String::as_str).collect());
             // What needs a look.
             let is_bad = row.iter().any(|cell| cell.starts_with("abnormal"));
-            text.push_str(&if is_bad { style.bad(&shown) } else { shown });
+            text.push_str(&if is_bad { style.bad(&line) } else { line });
         }
         text
     }

@@ -19,7 +19,7 @@ use crate::volume::{NewVolume, create as create_volume, source_of_snapshot};
 use crate::{pairs, resolve};
 
 /// Between two questions whether a snapshot is ready.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const READY_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArguments {
@@ -127,7 +127,7 @@ fn seconds(created: &str) -> String {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct SnapshotDetails {
     #[serde(flatten)]
     snapshot: Snapshot,
     copies: Vec<Copy>,
@@ -135,10 +135,10 @@ struct Shown {
 
 pub(super) async fn show(session: &Session, arguments: &ShowArguments) -> Result<()> {
     let id = resolve::snapshot(&session.plugin, &arguments.snapshot).await?;
-    session.watch(arguments.watch, async || shown(session, &id).await).await
+    session.watch(arguments.watch, async || details(session, &id).await).await
 }
 
-async fn shown(session: &Session, id: &str) -> Result<Answer> {
+async fn details(session: &Session, id: &str) -> Result<Answer> {
     let plugin = &session.plugin;
     let snapshot = inventory::snapshot(plugin, id).await?;
     let volumes = match plugin.offers(Offer::ListVolumes) {
@@ -147,12 +147,12 @@ async fn shown(session: &Session, id: &str) -> Result<Answer> {
     };
     let snapshots = inventory::named_snapshots(plugin, None).await?;
     let copies = Family { volumes: &volumes, snapshots: &snapshots }.of_snapshot(id);
-    let shown = Shown { snapshot, copies };
-    Answer::new(vec![id.to_owned()], &shown, described(session, &shown))
+    let details = SnapshotDetails { snapshot, copies };
+    Answer::new(vec![id.to_owned()], &details, described(session, &details))
 }
 
-fn described(session: &Session, shown: &Shown) -> String {
-    let snapshot = &shown.snapshot;
+fn described(session: &Session, details: &SnapshotDetails) -> String {
+    let snapshot = &details.snapshot;
     let mut lines = vec![format!("snapshot     {}", session.output.style.heading(&snapshot.id))];
     let mut add = |what: &str, value: &str| {
         if !value.is_empty() {
@@ -166,7 +166,7 @@ fn described(session: &Session, shown: &Shown) -> String {
     add("ready", if snapshot.ready { "yes" } else { "no" });
     add("consistency", snapshot.consistency.as_deref().unwrap_or_default());
     add("group", snapshot.group.as_deref().unwrap_or_default());
-    match shown.copies.as_slice() {
+    match details.copies.as_slice() {
         [] => lines.push("copies       none".to_owned()),
         copies => lines.push(format!("copies\n{}", copies::drawn(copies, ""))),
     }
@@ -206,7 +206,7 @@ pub(super) async fn create(session: &Session, arguments: &CreateArguments) -> Re
             break Snapshot { name: Some(arguments.name.clone()), consistency, ..made };
         }
         // Cut, and still being copied elsewhere: CSI asks for the same call again.
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(READY_INTERVAL).await;
     };
     let guarantee = match made.consistency.as_deref() {
         Some("filesystem") => ", filesystem-consistent",
@@ -228,7 +228,7 @@ pub(super) async fn create(session: &Session, arguments: &CreateArguments) -> Re
 pub(super) async fn delete(session: &Session, arguments: &DeleteArguments) -> Result<()> {
     let plugin = &session.plugin;
     plugin.require(Offer::CreateDeleteSnapshot, &"delete a snapshot")?;
-    let mut doomed: Vec<Snapshot> = Vec::new();
+    let mut to_delete: Vec<Snapshot> = Vec::new();
     for given in &arguments.snapshots {
         let id = resolve::whole_snapshot(plugin, given).await?;
         let snapshot =
@@ -236,8 +236,8 @@ pub(super) async fn delete(session: &Session, arguments: &DeleteArguments) -> Re
                 true => inventory::snapshot(plugin, &id).await?,
                 false => Snapshot::of(v1::Snapshot { snapshot_id: id, ..Default::default() }),
             };
-        if doomed.iter().all(|other| other.id != snapshot.id) {
-            doomed.push(snapshot);
+        if to_delete.iter().all(|other| other.id != snapshot.id) {
+            to_delete.push(snapshot);
         }
     }
     let what = |it: &Snapshot| {
@@ -248,12 +248,12 @@ pub(super) async fn delete(session: &Session, arguments: &DeleteArguments) -> Re
             seconds(&it.created)
         )
     };
-    let listed = doomed.iter().map(what).collect::<Vec<_>>().join("; ");
+    let listed = to_delete.iter().map(what).collect::<Vec<_>>().join("; ");
     if arguments.destroy.dry_run {
         return session.would(&format!("delete {listed}"));
     }
     confirm(&format!("deletes: {listed}"), arguments.destroy.yes)?;
-    for snapshot in &doomed {
+    for snapshot in &to_delete {
         let request = v1::DeleteSnapshotRequest {
             snapshot_id: snapshot.id.clone(),
             secrets: plugin.secrets.clone(),

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 use crate::hand_mounts::{ensure_directory, volume_digest};
 use crate::session::Session;
 
-const LONGEST: usize = 1 << 16;
+const MAX_BYTES: usize = 1 << 16;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Unfinished {
@@ -33,7 +33,7 @@ pub(super) fn find(session: &Session, name: &str) -> Result<Option<Unfinished>> 
 }
 
 fn read(path: &Path) -> Result<Option<Unfinished>> {
-    match file::read_at_most(path, LONGEST) {
+    match file::read_at_most(path, MAX_BYTES) {
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(Failure::failed(error.to_string())),
         // One that cannot be read allows nothing.

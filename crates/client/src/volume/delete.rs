@@ -23,7 +23,7 @@ pub(super) struct DeleteArguments {
 
 pub(super) async fn run(session: &Session, arguments: &DeleteArguments) -> Result<()> {
     session.plugin.require(Offer::CreateDeleteVolume, &"delete a volume")?;
-    let mut doomed: Vec<Volume> = Vec::new();
+    let mut to_delete: Vec<Volume> = Vec::new();
     for given in &arguments.volumes {
         let id = resolve::whole_volume(&session.plugin, given).await?;
         // Also of a plugin without lists, of whose volumes nothing is known.
@@ -33,17 +33,17 @@ pub(super) async fn run(session: &Session, arguments: &DeleteArguments) -> Resul
             true => inventory::volume(&session.plugin, &id).await?,
             false => Volume::of(v1::Volume { volume_id: id, ..Default::default() }),
         };
-        if doomed.iter().all(|other| other.id != volume.id) {
+        if to_delete.iter().all(|other| other.id != volume.id) {
             refuse_mounted(session, &volume)?;
-            doomed.push(volume);
+            to_delete.push(volume);
         }
     }
-    let listed: Vec<String> = doomed.iter().map(described).collect();
+    let listed: Vec<String> = to_delete.iter().map(described).collect();
     if arguments.destroy.dry_run {
         return session.would(&format!("delete {}", listed.join("; ")));
     }
     confirm(&format!("deletes with all data: {}", listed.join("; ")), arguments.destroy.yes)?;
-    for volume in &doomed {
+    for volume in &to_delete {
         delete(session, volume).await?;
         let text = format!("deleted volume {}", volume.label());
         session.show(&Answer::new(vec![volume.id.clone()], volume, text)?)?;

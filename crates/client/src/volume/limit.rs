@@ -96,7 +96,7 @@ pub(super) async fn run(session: &Session, arguments: &LimitArguments) -> Result
     let doing = format!("change volume {id}");
     plugin.require(Offer::ModifyVolume, &doing)?;
     if arguments.change.dry_run {
-        return session.would(&format!("change volume {id}: {}", pairs::shown(&wanted)));
+        return session.would(&format!("change volume {id}: {}", pairs::joined(&wanted)));
     }
     let request = v1::ControllerModifyVolumeRequest {
         volume_id: id.clone(),
@@ -114,8 +114,8 @@ pub(super) async fn run(session: &Session, arguments: &LimitArguments) -> Result
     };
     let text = match &now {
         Some(limits) if limits.is_empty() => format!("volume {id} has no limits now"),
-        Some(limits) => format!("volume {id} has these limits now: {}", pairs::shown(limits)),
-        None => format!("changed volume {id}: {}", pairs::shown(&wanted)),
+        Some(limits) => format!("volume {id} has these limits now: {}", pairs::joined(limits)),
+        None => format!("changed volume {id}: {}", pairs::joined(&wanted)),
     };
     session.show(&Answer::new(
         vec![id.clone()],

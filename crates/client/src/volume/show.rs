@@ -23,7 +23,7 @@ pub(super) struct ShowArguments {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct VolumeDetails {
     #[serde(flatten)]
     volume: Volume,
     /// Whether the plugin says to which nodes.
@@ -42,7 +42,7 @@ pub(super) async fn run(session: &Session, arguments: &ShowArguments) -> Result<
 async fn show(session: &Session, id: &str) -> Result<Answer> {
     let volume = inventory::volume(&session.plugin, id).await?;
     let mounts = hand_mounts::of_volume(&session.directory, &session.plugin.driver, id)?;
-    let shown = Shown {
+    let details = VolumeDetails {
         published: session.plugin.offers(Offer::ListVolumesPublishedNodes),
         mounted_at: mounts
             .iter()
@@ -51,8 +51,8 @@ async fn show(session: &Session, id: &str) -> Result<Answer> {
         copies: copies_of(session, id).await?,
         volume,
     };
-    let text = described(&shown, session.output.style);
-    Answer::new(vec![id.to_owned()], &shown, text)
+    let text = described(&details, session.output.style);
+    Answer::new(vec![id.to_owned()], &details, text)
 }
 
 /// As far as the plugin lists what it has.
@@ -69,8 +69,8 @@ async fn copies_of(session: &Session, id: &str) -> Result<Vec<Copy>> {
     Ok(Family { volumes: &volumes, snapshots: &snapshots }.of_volume(id))
 }
 
-fn described(shown: &Shown, style: Style) -> String {
-    let volume = &shown.volume;
+fn described(details: &VolumeDetails, style: Style) -> String {
+    let volume = &details.volume;
     let mut lines = vec![format!("volume     {}", style.heading(&volume.id))];
     let mut add = |what: &str, value: String| {
         if !value.is_empty() {
@@ -79,20 +79,20 @@ fn described(shown: &Shown, style: Style) -> String {
     };
     add("name", volume.name.clone().unwrap_or_default());
     add("size", format!("{} ({} bytes)", Bytes(volume.size_bytes), volume.size_bytes));
-    let nodes = shown.published.then(|| match volume.published_nodes.join(", ") {
+    let nodes = details.published.then(|| match volume.published_nodes.join(", ") {
         nodes if nodes.is_empty() => "to no node".to_owned(),
         nodes => format!("to {nodes}"),
     });
     add("published", nodes.unwrap_or_default());
-    add("mounted", shown.mounted_at.join(", "));
+    add("mounted", details.mounted_at.join(", "));
     add("copy of", volume.source.as_ref().map(source).unwrap_or_default());
     let limits = volume.limits.as_ref().map(|limits| match limits.is_empty() {
         true => "none".to_owned(),
-        false => pairs::shown(limits),
+        false => pairs::joined(limits),
     });
     add("limits", limits.unwrap_or_default());
-    add("topology", volume.topology.iter().map(pairs::shown).collect::<Vec<_>>().join("; or "));
-    add("context", pairs::shown(&volume.context));
+    add("topology", volume.topology.iter().map(pairs::joined).collect::<Vec<_>>().join("; or "));
+    add("context", pairs::joined(&volume.context));
     if let Some(health) = &volume.condition {
         let text = match health.abnormal {
             true => style.bad(&printable(&condition(volume))),
@@ -101,7 +101,7 @@ fn described(shown: &Shown, style: Style) -> String {
         };
         lines.push(format!("condition  {text}"));
     }
-    match shown.copies.as_slice() {
+    match details.copies.as_slice() {
         [] => lines.push("copies     none".to_owned()),
         copies => lines.push(format!("copies\n{}", copies::drawn(copies, ""))),
     }

@@ -81,8 +81,8 @@ async fn connection_limit_follows_the_descriptor_limit() {
     let mut late = connect(&connections);
     assert!(is_closed(&mut all[1]).await);
     assert!(!is_closed(&mut late).await);
-    assert_eq!(ConnectionTable::within(Some(0), &Arc::default()).most, 1);
-    assert_eq!(ConnectionTable::within(Some(1 << 20), &Arc::default()).most, MAX_CONNECTIONS);
+    assert_eq!(ConnectionTable::within(Some(0), &Arc::default()).max, 1);
+    assert_eq!(ConnectionTable::within(Some(1 << 20), &Arc::default()).max, MAX_CONNECTIONS);
 }
 
 #[tokio::test]

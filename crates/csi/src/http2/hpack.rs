@@ -141,10 +141,10 @@ impl<'a> Input<'a> {
 
     /// In the lower `prefix` bits of the next byte, and after it if they are all ones.
     fn integer(&mut self, prefix: u8) -> Result<usize, Malformed> {
-        let most = (1_u8 << prefix) - 1;
-        let start = self.byte()? & most;
+        let max_in_prefix = (1_u8 << prefix) - 1;
+        let start = self.byte()? & max_in_prefix;
         let mut value = usize::from(start);
-        if start < most {
+        if start < max_in_prefix {
             return Ok(value);
         }
         // 28 bits are far beyond whatever is taken.

@@ -214,20 +214,20 @@ pub(crate) fn volume_group_parameters(
     parameters: &BTreeMap<String, String>,
 ) -> Result<Option<u32>> {
     check_map_size("parameters", parameters)?;
-    let mut most = None;
+    let mut max = None;
     for (key, value) in parameters.iter().filter(|(key, _)| !is_foreign_key(key)) {
         if key != MAX_VOLUMES_KEY {
             return Err(unknown(key, "a volume group; the only one is maxVolumes"));
         }
-        most = Some(parse_max_volumes(value)?);
+        max = Some(parse_max_volumes(value)?);
     }
-    Ok(most)
+    Ok(max)
 }
 
 fn parse_max_volumes(text: &str) -> Result<u32> {
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     match text.parse() {
-        Ok(most) if is_number && (1..=LARGEST_GROUP).contains(&most) => Ok(most),
+        Ok(max) if is_number && (1..=LARGEST_GROUP).contains(&max) => Ok(max),
         Ok(_) | Err(_) => {
             let reason = format!("{MAX_VOLUMES_KEY} is not a number from 1 to {LARGEST_GROUP}");
             Err(Error::invalid("parameters", reason))

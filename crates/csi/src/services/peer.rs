@@ -18,7 +18,7 @@ use super::{Answer, answer, note_name};
 use crate::cluster_memory::{ClusterMemory, Resource};
 use crate::executor::{Executor, Subject};
 use crate::features::Features;
-use crate::name_holds::{NameHolds, Session};
+use crate::name_holds::{HoldSession, NameHolds};
 use crate::parse;
 use crate::proto::peer;
 
@@ -106,7 +106,7 @@ fn random_id() -> Result<String> {
 /// One message, and then none until the caller hangs up.
 pub(crate) struct HoldStream {
     response: Option<peer::HoldNameResponse>,
-    _session: Session,
+    _session: HoldSession,
 }
 
 impl Stream for HoldStream {

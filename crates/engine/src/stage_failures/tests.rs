@@ -11,12 +11,12 @@ fn volume(number: usize) -> VolumeId {
 fn the_oldest_is_forgotten_first() {
     let failures = StageFailures::default();
     let error = Error::failed("mount it", "wrong medium type");
-    for number in 0..=MOST {
+    for number in 0..=MAX_FAILURES {
         failures.note(&volume(number), &error);
     }
     assert_eq!(failures.of(&volume(0)), None);
     assert_eq!(failures.of(&volume(1)), Some(error.clone()));
-    assert_eq!(failures.of(&volume(MOST)), Some(error));
+    assert_eq!(failures.of(&volume(MAX_FAILURES)), Some(error));
 }
 
 #[test]

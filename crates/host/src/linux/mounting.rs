@@ -19,12 +19,12 @@ use super::failure::{cannot, cannot_io, cannot_showing, is_missing};
 use super::mount_options::without_options;
 use crate::same_mount;
 
-/// Mounts nothing on directories that the daemon itself lives on: its pools and its run directory. A
-/// volume mounted on one of them, or above it, would hide what all volumes depend on; one inside it would
-/// be in the way of what is swept there.
-pub(super) struct Mounter {
-    protected: Vec<PathBuf>,
-    /// Inside of them, but made for volumes that have no stage of a caller's.
+/// Directories that the daemon itself needs, its pools and its run directory: nothing is mounted there. A volume
+/// mounted on one of them, or above it, would hide what all volumes depend on; one inside it would keep the daemon from
+/// removing what it no longer needs there.
+pub(super) struct ProtectedPaths {
+    directories: Vec<PathBuf>,
+    /// Inside of them, but made for volumes whose staging path no caller names.
     private_stages: PathBuf,
 }
 
@@ -34,11 +34,30 @@ impl HostMounts for LinuxHost {
     }
 
     fn device_node_at(&self, path: &TargetPath) -> Result<Option<(u32, u32)>> {
-        device_node_at(path)
+        match std::fs::metadata(path.as_path()) {
+            Ok(metadata) => Ok(block_device_number(&metadata)),
+            // Nothing is there, or nothing that can be a device.
+            Err(_) => Ok(None),
+        }
     }
 
     fn mounts_of(&self, device: &Device) -> Result<Vec<DeviceMount>> {
-        mounts_of(device)
+        let number = (device.major, device.minor);
+        let mounts = mounts::all_mounts().map_err(cannot("list the mounts"))?;
+        let mut found = Vec::new();
+        for entry in mounts.into_iter().rev() {
+            if entry.is_of_device(number, Path::new("/")) {
+                found.push(DeviceMount {
+                    is_device_node: entry.binds_node(number, Path::new("/")),
+                    is_hidden: !leads_to(&entry, device)?,
+                    mount_point: entry.mount_point,
+                });
+            } else if is_named_as(device, &entry) && is_hidden(&entry)? {
+                let mount_point = entry.mount_point;
+                found.push(DeviceMount { mount_point, is_device_node: true, is_hidden: true });
+            }
+        }
+        Ok(found)
     }
 
     fn resolved(&self, path: &TargetPath) -> PathBuf {
@@ -46,60 +65,22 @@ impl HostMounts for LinuxHost {
     }
 
     fn target_exists(&self, path: &TargetPath) -> Result<bool> {
-        target_exists(path)
+        match std::fs::symlink_metadata(path.as_path()) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
+            // Shut down after an error, but there.
+            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Ok(true),
+            Err(error) => Err(cannot_io("inspect the target path")(error)),
+        }
     }
 
     fn check_stage_path(&self, path: &TargetPath) -> Result<()> {
-        self.mounter.check(path)
+        self.protected_paths.check(path)
     }
 
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
-        self.mounter.ensure_mounted(request, target)
-    }
-
-    fn ensure_bound_directory(
-        &self,
-        source: &TargetPath,
-        target: &TargetPath,
-        read_only: bool,
-    ) -> Result<()> {
-        self.mounter.ensure_bound_directory(source, target, read_only)
-    }
-
-    fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
-        self.mounter.ensure_bound_device(device, target)
-    }
-
-    fn ensure_unmounted(&self, path: &TargetPath) -> Result<()> {
-        ensure_unmounted(path)
-    }
-
-    fn ensure_unmounted_elsewhere(&self, path: &TargetPath) -> Result<()> {
-        drop_copies(path.as_path());
-        Ok(())
-    }
-
-    fn ensure_target_removed(&self, path: &TargetPath) -> Result<()> {
-        ensure_target_removed(path)
-    }
-
-    fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {
-        self.run_dir.private_stage(id)
-    }
-
-    fn ensure_group(&self, root: &TargetPath, group: u32) -> Result<()> {
-        ownership::apply_group(root.as_path(), group)
-            .map_err(cannot(&format!("give {root} to group {group}")))
-    }
-}
-
-impl Mounter {
-    pub(super) fn new(protected: Vec<PathBuf>, private_stages: PathBuf) -> Self {
-        Self { protected, private_stages }
-    }
-
-    fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
-        self.check_resolved_stage(&resolved(target.as_path()))?;
+        self.protected_paths.check_resolved_stage(&resolved(target.as_path()))?;
         if let Some(there) = mount_at(target)? {
             return same_mount::check_filesystem(target, &there, request);
         }
@@ -116,7 +97,7 @@ impl Mounter {
             options: &options,
             read_only: request.read_only,
         };
-        let point = opened(target, |place| self.check_resolved_stage(place))
+        let point = opened(target, |place| self.protected_paths.check_resolved_stage(place))
             .inspect_err(|_| remove_if(created, target))?;
         mounts::mount_filesystem_at(&mount, &point).map_err(|failure| {
             remove_if(created, target);
@@ -132,7 +113,7 @@ impl Mounter {
         target: &TargetPath,
         read_only: bool,
     ) -> Result<()> {
-        self.check(target)?;
+        self.protected_paths.check(target)?;
         let staged = same_mount::staged(source, mount_at(source)?)?;
         if let Some(there) = mount_at(target)? {
             return same_mount::check_bind(target, &there, &staged, read_only);
@@ -143,7 +124,7 @@ impl Mounter {
         };
         let created =
             mounts::ensure_directory(target.as_path()).map_err(cannot("create the target path"))?;
-        opened(target, |place| self.check_resolved(place))
+        opened(target, |place| self.protected_paths.check_resolved(place))
             .and_then(|at| {
                 mounts::bind_at(source.as_path(), &at, access)
                     .map_err(cannot("bind the staged filesystem to the target path"))
@@ -152,19 +133,67 @@ impl Mounter {
     }
 
     fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
-        self.check(target)?;
+        self.protected_paths.check(target)?;
         if let Some(there) = mount_at(target)? {
             return same_mount::check_device(target, &there, device);
         }
         let created =
             mounts::ensure_file(target.as_path()).map_err(cannot("create the target path"))?;
         let access = BindAccess::ReadWrite;
-        opened(target, |place| self.check_resolved(place))
+        opened(target, |place| self.protected_paths.check_resolved(place))
             .and_then(|at| {
                 mounts::bind_at(&device.path, &at, access)
                     .map_err(cannot("bind the device to the target path"))
             })
             .inspect_err(|_| remove_if(created, target))
+    }
+
+    fn ensure_unmounted(&self, path: &TargetPath) -> Result<()> {
+        match mounts::ensure_unmounted(path.as_path()) {
+            Ok(()) => Ok(()),
+            Err(failure) if is_missing(&failure) => Ok(()),
+            Err(failure) if failure.is_busy() => Err(busy(path)),
+            Err(failure) => Err(cannot("unmount a path")(failure)),
+        }
+    }
+
+    fn ensure_unmounted_elsewhere(&self, path: &TargetPath) -> Result<()> {
+        drop_copies(path.as_path());
+        Ok(())
+    }
+
+    fn ensure_target_removed(&self, path: &TargetPath) -> Result<()> {
+        match mounts::remove_mount_point(path.as_path()) {
+            Ok(()) => Ok(()),
+            Err(failure) if is_missing(&failure) => Ok(()),
+            Err(failure) if failure.errno() == Some(Errno::NOTEMPTY) => {
+                Err(Error::precondition(format!(
+                    "cannot remove {path}: it holds files that were written while no volume was \
+                     mounted there; move them away and try again"
+                )))
+            }
+            Err(failure) if failure.is_refusal() => Err(Error::precondition(format!(
+                "cannot remove the target path {path}: {}, which was put there while no volume was \
+                 published at it; move it away and try again",
+                failure.cause()
+            ))),
+            Err(failure) => Err(cannot("remove a mount point")(failure)),
+        }
+    }
+
+    fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {
+        self.run_dir.private_stage(id)
+    }
+
+    fn ensure_group(&self, root: &TargetPath, group: u32) -> Result<()> {
+        ownership::apply_group(root.as_path(), group)
+            .map_err(cannot(&format!("give {root} to group {group}")))
+    }
+}
+
+impl ProtectedPaths {
+    pub(super) fn new(directories: Vec<PathBuf>, private_stages: PathBuf) -> Self {
+        Self { directories, private_stages }
     }
 
     /// Refuses a path that overlaps with a protected directory; for whatever a caller names.
@@ -186,7 +215,7 @@ impl Mounter {
             let directory = resolved(directory);
             place.starts_with(&directory) || directory.starts_with(place)
         };
-        match self.protected.iter().find(overlaps) {
+        match self.directories.iter().find(overlaps) {
             None => Ok(()),
             Some(directory) => Err(Error::invalid(
                 "path",
@@ -219,15 +248,6 @@ fn opened(target: &TargetPath, check: impl Fn(&Path) -> Result<()>) -> Result<Mo
     Ok(point)
 }
 
-fn ensure_unmounted(path: &TargetPath) -> Result<()> {
-    match mounts::ensure_unmounted(path.as_path()) {
-        Ok(()) => Ok(()),
-        Err(failure) if is_missing(&failure) => Ok(()),
-        Err(failure) if failure.is_busy() => Err(busy(path)),
-        Err(failure) => Err(cannot("unmount a path")(failure)),
-    }
-}
-
 /// Processes of other users, or with rights that the daemon has given up, are not shown to it.
 fn busy(path: &TargetPath) -> Error {
     Error::precondition(match mounts::user_of(path.as_path()) {
@@ -252,25 +272,6 @@ pub(super) fn drop_copies(path: &Path) {
                 "cannot remove copies of a mount in other mount namespaces"
             );
         }
-    }
-}
-
-fn ensure_target_removed(path: &TargetPath) -> Result<()> {
-    match mounts::remove_mount_point(path.as_path()) {
-        Ok(()) => Ok(()),
-        Err(failure) if is_missing(&failure) => Ok(()),
-        Err(failure) if failure.errno() == Some(Errno::NOTEMPTY) => {
-            Err(Error::precondition(format!(
-                "cannot remove {path}: it holds files that were written while no volume was \
-                 mounted there; move them away and try again"
-            )))
-        }
-        Err(failure) if failure.is_refusal() => Err(Error::precondition(format!(
-            "cannot remove the target path {path}: {}, which was put there while no volume was \
-             published at it; move it away and try again",
-            failure.cause()
-        ))),
-        Err(failure) => Err(cannot("remove a mount point")(failure)),
     }
 }
 
@@ -329,25 +330,6 @@ pub(super) fn mounts_of_device(device: &Device) -> Result<Vec<MountEntry>> {
         .collect())
 }
 
-fn mounts_of(device: &Device) -> Result<Vec<DeviceMount>> {
-    let number = (device.major, device.minor);
-    let mounts = mounts::all_mounts().map_err(cannot("list the mounts"))?;
-    let mut found = Vec::new();
-    for entry in mounts.into_iter().rev() {
-        if entry.is_of_device(number, Path::new("/")) {
-            found.push(DeviceMount {
-                is_device_node: entry.binds_node(number, Path::new("/")),
-                is_hidden: !leads_to(&entry, device)?,
-                mount_point: entry.mount_point,
-            });
-        } else if is_named_as(device, &entry) && is_hidden(&entry)? {
-            let mount_point = entry.mount_point;
-            found.push(DeviceMount { mount_point, is_device_node: true, is_hidden: true });
-        }
-    }
-    Ok(found)
-}
-
 fn leads_to(entry: &MountEntry, device: &Device) -> Result<bool> {
     let point = entry.mount_point.to_str();
     match point.map(|text| TargetPath::parse("mount point", text)) {
@@ -368,25 +350,6 @@ fn is_hidden(entry: &MountEntry) -> Result<bool> {
 /// name is all there is to know it by.
 fn is_named_as(device: &Device, entry: &MountEntry) -> bool {
     entry.root.file_name().is_some_and(|name| Some(name) == device.path.file_name())
-}
-
-fn device_node_at(path: &TargetPath) -> Result<Option<(u32, u32)>> {
-    match std::fs::metadata(path.as_path()) {
-        Ok(metadata) => Ok(block_device_number(&metadata)),
-        // Nothing is there, or nothing that can be a device.
-        Err(_) => Ok(None),
-    }
-}
-
-fn target_exists(path: &TargetPath) -> Result<bool> {
-    match std::fs::symlink_metadata(path.as_path()) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
-        // Shut down after an error, but there.
-        Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Ok(true),
-        Err(error) => Err(cannot_io("inspect the target path")(error)),
-    }
 }
 
 /// btrfs, which may span devices, has its own anonymous number (0:N); its device is then

@@ -28,7 +28,7 @@ const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
 
 /// A peer that has answered.
-pub(super) struct Seen {
+pub(super) struct PeerAnswer {
     pub(super) description: Description,
     pub(super) heard: Heard,
     pub(super) channels: Channels,
@@ -43,7 +43,7 @@ pub(super) struct Channels {
 }
 
 /// What a peer says of itself, or why it says nothing.
-pub(super) type Answer = Result<Seen, String>;
+pub(super) type Answer = Result<PeerAnswer, String>;
 
 /// Over the connection that there is, or a new one.
 pub(super) async fn ask(
@@ -55,7 +55,7 @@ pub(super) async fn ask(
     if let Some(channels) = known
         && let Ok((description, heard)) = describe(address, &channels.questions, &caller).await
     {
-        return Ok(Seen { description, heard, channels });
+        return Ok(PeerAnswer { description, heard, channels });
     }
     let certificate = Arc::new(Mutex::new(None));
     let expected = Arc::new(OnceLock::new());
@@ -71,7 +71,7 @@ pub(super) async fn ask(
     // A channel connects again by itself, and then it has to be the same node.
     let _ = expected.set(description.node.clone());
     let calls = connect(address, &identity, &certificate, &expected).await?;
-    Ok(Seen { description, heard, channels: Channels { calls, questions } })
+    Ok(PeerAnswer { description, heard, channels: Channels { calls, questions } })
 }
 
 async fn describe(

@@ -7,7 +7,7 @@ use orlop_csi::Resource;
 use orlop_csi::proto::peer;
 use tonic::codegen::http::HeaderValue;
 
-use super::connection::{Answer, Channels, Seen};
+use super::connection::{Answer, Channels, PeerAnswer};
 use super::description::{Description, Heard};
 use crate::members::Member;
 use crate::target::{PeerTarget, Target};
@@ -15,8 +15,8 @@ use crate::target::{PeerTarget, Target};
 const HEARD_OF: &str = "only other nodes have seen it";
 
 #[derive(Default)]
-pub(super) struct Known {
-    members: BTreeMap<String, Peer>,
+pub(super) struct KnownPeers {
+    members: BTreeMap<String, KnownPeer>,
     /// Daemons that peers know and that have not answered here.
     heard_of: BTreeMap<String, Description>,
     /// Nodes that a peer can reach.
@@ -30,14 +30,14 @@ pub(super) struct Known {
     has_looked: bool,
 }
 
-struct Peer {
+struct KnownPeer {
     address: SocketAddr,
     channels: Channels,
     description: Description,
     away: Option<String>,
 }
 
-impl Known {
+impl KnownPeers {
     pub(super) fn with_abandoned(abandoned: BTreeMap<SocketAddr, String>) -> Self {
         Self { abandoned, ..Self::default() }
     }
@@ -157,8 +157,8 @@ impl Known {
         self.silent.insert(address, why);
     }
 
-    fn answered(&mut self, address: SocketAddr, seen: Seen) {
-        let Seen { mut description, channels, .. } = seen;
+    fn answered(&mut self, address: SocketAddr, seen: PeerAnswer) {
+        let PeerAnswer { mut description, channels, .. } = seen;
         let node = description.node.clone();
         match self.members.get(&node) {
             Some(before) => {
@@ -174,7 +174,7 @@ impl Known {
                 }
             }
         }
-        self.members.insert(node, Peer { address, channels, description, away: None });
+        self.members.insert(node, KnownPeer { address, channels, description, away: None });
     }
 
     fn failed(&mut self, address: SocketAddr, why: String) {
@@ -208,7 +208,7 @@ impl Known {
 
     /// A daemon that is away counts no more if it was forgotten.
     pub(super) fn forget(&mut self, is_forgotten: impl Fn(&str) -> bool) {
-        let gone = |node: &str, peer: &Peer| peer.away.is_some() && is_forgotten(node);
+        let gone = |node: &str, peer: &KnownPeer| peer.away.is_some() && is_forgotten(node);
         let left = self.members.iter().filter(|(node, peer)| gone(node, peer));
         self.abandoned.extend(left.map(|(node, peer)| (peer.address, node.clone())));
         self.abandoned.retain(|_, node| is_forgotten(node));
@@ -234,7 +234,7 @@ fn is_same_reason(one: &str, other: &str) -> bool {
     words(one) == words(other)
 }
 
-fn note_away(node: &str, peer: &mut Peer, why: String) {
+fn note_away(node: &str, peer: &mut KnownPeer, why: String) {
     if peer.away.is_none() {
         tracing::warn!(node, address = %peer.address, why, "a peer is unreachable");
     }

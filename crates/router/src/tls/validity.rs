@@ -14,17 +14,17 @@ pub(super) struct Validity {
     /// The daemon's own first, then those between it and the CA.
     chain: Vec<CertificateDer<'static>>,
     roots: Arc<RootCertStore>,
-    logged: Mutex<Option<Problem>>,
+    logged: Mutex<Option<ValidityProblem>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Problem {
+pub(super) enum ValidityProblem {
     Expired,
     NotYetValid,
     ExpiresSoon,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ValidityProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => {
@@ -72,7 +72,7 @@ impl Validity {
         self.check(now).is_err()
     }
 
-    pub(super) fn problem(&self, now: UnixTime) -> Option<Problem> {
+    pub(super) fn problem(&self, now: UnixTime) -> Option<ValidityProblem> {
         if let Err(error) = self.check(now) {
             return problem_of_time(&error);
         }
@@ -80,7 +80,7 @@ impl Validity {
         let seconds = Duration::from_secs(now.as_secs());
         let is_long_lived = self.check(since(seconds.saturating_sub(EXPIRY_WARNING))).is_ok();
         let ends = self.check(since(seconds + EXPIRY_WARNING)).is_err();
-        (is_long_lived && ends).then_some(Problem::ExpiresSoon)
+        (is_long_lived && ends).then_some(ValidityProblem::ExpiresSoon)
     }
 
     /// Once for each problem.
@@ -93,20 +93,20 @@ impl Validity {
         *logged = problem;
         match problem {
             None => {}
-            Some(soon @ Problem::ExpiresSoon) => tracing::warn!("{soon}"),
+            Some(soon @ ValidityProblem::ExpiresSoon) => tracing::warn!("{soon}"),
             Some(problem) => tracing::error!("{problem}"),
         }
     }
 }
 
-fn problem_of_time(error: &rustls::Error) -> Option<Problem> {
+fn problem_of_time(error: &rustls::Error) -> Option<ValidityProblem> {
     let rustls::Error::InvalidCertificate(error) = error else { return None };
     if matches!(error, CertificateError::Expired | CertificateError::ExpiredContext { .. }) {
-        return Some(Problem::Expired);
+        return Some(ValidityProblem::Expired);
     }
     let is_early = matches!(
         error,
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }
     );
-    is_early.then_some(Problem::NotYetValid)
+    is_early.then_some(ValidityProblem::NotYetValid)
 }

@@ -11,28 +11,28 @@ use crate::error::{Context, Error, Result};
 
 /// The contents of a regular file of at most `most` bytes. Anything else is refused, and not waited
 /// for: a pipe has no contents before a process writes to it.
-pub fn read_small(path: &Path, most: usize) -> Result<Vec<u8>> {
+pub fn read_small(path: &Path, max: usize) -> Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(open(path, flags, Mode::empty()).on("read", path)?);
     let there = fstat(&file).on("read", path)?;
     if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
         return Err(Error::refused("read", path, "it is not a regular file"));
     }
-    bounded(&file, path, most)
+    bounded(&file, path, max)
 }
 
 /// The same of what may also be a pipe, which is waited for.
-pub fn read_at_most(path: &Path, most: usize) -> Result<Vec<u8>> {
+pub fn read_at_most(path: &Path, max: usize) -> Result<Vec<u8>> {
     let file = File::open(path).on("read", path)?;
-    bounded(&file, path, most)
+    bounded(&file, path, max)
 }
 
-fn bounded(file: &File, path: &Path, most: usize) -> Result<Vec<u8>> {
+fn bounded(file: &File, path: &Path, max: usize) -> Result<Vec<u8>> {
     let mut contents = Vec::new();
-    let one_more = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    let one_more = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     file.take(one_more).read_to_end(&mut contents).on("read", path)?;
-    if contents.len() > most {
-        return Err(Error::refused("read", path, format!("it is longer than {most} bytes")));
+    if contents.len() > max {
+        return Err(Error::refused("read", path, format!("it is longer than {max} bytes")));
     }
     Ok(contents)
 }

@@ -31,10 +31,10 @@ impl VolumeGroups {
         note_name("group_name", &request.name);
         parse::require([("name", !request.name.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
-        let most = parse::volume_group_parameters(&request.parameters)?;
+        let max = parse::volume_group_parameters(&request.parameters)?;
         let wanted = CreateVolumeGroup {
             name: request.name.parse()?,
-            max_members: most.unwrap_or(DEFAULT_MAX_VOLUMES),
+            max_members: max.unwrap_or(DEFAULT_MAX_VOLUMES),
             members: parse::volume_ids("volume_ids", &request.volume_ids)?,
         };
         let first = wanted.members.first().map(|id| id.pool().clone());
@@ -52,7 +52,7 @@ impl VolumeGroups {
         note_group(&request.volume_group_id);
         parse::require([("volume_group_id", !request.volume_group_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
-        let most = parse::volume_group_parameters(&request.parameters)?;
+        let max = parse::volume_group_parameters(&request.parameters)?;
         let id = parse::volume_group_id(&request.volume_group_id)?;
         let members = parse::volume_ids("volume_ids", &request.volume_ids)?;
         let modified = self
@@ -60,7 +60,7 @@ impl VolumeGroups {
             .run(Subject::Pool(id.pool().clone()), move |engine| {
                 // VG-32: a group's parameters may be repeated, but not changed.
                 let group = engine.volume_group(&id)?;
-                if most.is_some_and(|most| most != group.record.max_members) {
+                if max.is_some_and(|max| max != group.record.max_members) {
                     return Err(Error::invalid(
                         "parameters",
                         "maxVolumes of a group cannot be changed",

@@ -27,7 +27,7 @@ pub(crate) type PartStream =
     ReceiverStream<std::result::Result<peer::TakeGroupPartResponse, Status>>;
 
 /// A part that exists already, as a request names it.
-struct Part {
+struct ParsedPart {
     id: GroupSnapshotId,
     members: BTreeSet<String>,
     pools: BTreeSet<PoolId>,
@@ -90,7 +90,7 @@ impl Peer {
         &self,
         request: peer::GroupPart,
     ) -> Result<peer::TakeGroupPartResponse> {
-        let Part { id, members, pools } = parse_known_part(&request)?;
+        let ParsedPart { id, members, pools } = parse_known_part(&request)?;
         let subject = Subject::Pool(id.pool().clone());
         let get = move |engine: &Engine| engine.group_part(&id, &members, &pools);
         let group = self.executor.run(subject, get).await?;
@@ -101,7 +101,7 @@ impl Peer {
         &self,
         request: peer::GroupPart,
     ) -> Result<peer::DeleteGroupPartResponse> {
-        let Part { id, members, pools } = parse_known_part(&request)?;
+        let ParsedPart { id, members, pools } = parse_known_part(&request)?;
         let subject = Subject::Pool(id.pool().clone());
         let delete = move |engine: &Engine| engine.delete_group_part(&id, &members, &pools);
         self.executor.run(subject, delete).await?;
@@ -118,9 +118,9 @@ fn parse_part(
     Ok((wanted, parse_pools(&request.pools)?))
 }
 
-fn parse_known_part(request: &peer::GroupPart) -> Result<Part> {
+fn parse_known_part(request: &peer::GroupPart) -> Result<ParsedPart> {
     note_group(&request.group_snapshot_id);
-    Ok(Part {
+    Ok(ParsedPart {
         id: parse::group_snapshot_id(&request.group_snapshot_id)?,
         members: request.snapshot_ids.iter().cloned().collect(),
         pools: parse_pools(&request.pools)?,

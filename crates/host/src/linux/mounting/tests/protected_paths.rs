@@ -4,36 +4,36 @@ use std::os::unix::fs::symlink;
 
 use orlop_model::TargetPath;
 
-use super::super::{Mounter, resolved};
+use super::super::{ProtectedPaths, resolved};
 
-struct Ground {
+struct Fixture {
     directory: tempfile::TempDir,
-    mounter: Mounter,
+    protected: ProtectedPaths,
 }
 
-fn fixture() -> Ground {
+fn fixture() -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     for name in ["pools/a", "run", "elsewhere"] {
         std::fs::create_dir_all(at(name)).unwrap();
     }
-    let mounter = Mounter::new(vec![at("pools/a"), at("run")], at("run/inline"));
-    Ground { directory, mounter }
+    let protected = ProtectedPaths::new(vec![at("pools/a"), at("run")], at("run/inline"));
+    Fixture { directory, protected }
 }
 
-impl Ground {
+impl Fixture {
     fn target(&self, name: &str) -> TargetPath {
         let path = self.directory.path().join(name);
         TargetPath::parse("path", path.to_str().unwrap()).unwrap()
     }
 
     fn is_allowed(&self, name: &str) -> bool {
-        self.mounter.check(&self.target(name)).is_ok()
+        self.protected.check(&self.target(name)).is_ok()
     }
 
     fn is_allowed_stage(&self, name: &str) -> bool {
         let place = resolved(self.target(name).as_path());
-        self.mounter.check_resolved_stage(&place).is_ok()
+        self.protected.check_resolved_stage(&place).is_ok()
     }
 }
 
