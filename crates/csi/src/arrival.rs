@@ -1,5 +1,5 @@
-//! The message of a call, on its way here. A caller may send headers and never a message, so what is
-//! scarce is taken only when the message begins to come, and it has to be whole soon after its headers.
+//! The message of a call while it arrives. A caller may send headers and never a message, so permits and memory are
+//! taken only when the message begins to arrive, and it has to be complete soon after its headers.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +30,7 @@ const UNCOUNTED_BYTES: usize = 16 << 10;
 /// The largest message of a method whose message has neither secrets nor lists.
 const SMALL_MESSAGE: usize = 64 << 10;
 
-/// Larger ones are refused, without a look at them, by what reads them.
+/// The gRPC library refuses larger ones unread.
 const LARGEST_MESSAGE: usize = 4 << 20;
 
 type Data = <Body as http_body::Body>::Data;

@@ -1,4 +1,4 @@
-//! What a daemon knows of others, and tells them: a router fills it, and the service for peers reads it.
+//! What a daemon knows of other daemons: a router fills it, and the service for peers passes it on.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -55,7 +55,7 @@ impl Verdict {
         Self::now(&self.node, false).after(Some(self))
     }
 
-    /// Of two of the same date, that it is there is the one that loses nothing.
+    /// Of two of the same date, the one that says that it is not gone, as that loses nothing.
     fn holds_against(&self, known: &Self) -> bool {
         (self.at, !self.forgotten) > (known.at, !known.forgotten)
     }
@@ -155,8 +155,8 @@ impl ClusterMemory {
         }
     }
 
-    /// An operator says that it is gone for good, which holds against all that is known: the clock of the one
-    /// who said otherwise may be ahead.
+    /// An operator says that it is gone for good, which holds against all that is known: the clock of the daemon
+    /// that said otherwise may be ahead.
     pub fn forget(&self, node: &str, resource: &Resource) {
         let mut state = self.lock();
         let verdict = Verdict::now(node, true).after(state.verdicts.get(resource));

@@ -1,5 +1,5 @@
-//! The deadline that a caller sets for its call. The gRPC library has it too, but answers CANCELLED, which
-//! says that the caller gave up; so it is looked at here, a moment earlier.
+//! The deadline that a caller sets for its call. The gRPC library enforces it too, but answers
+//! CANCELLED, which says that the caller gave up; so it is enforced here, a moment earlier.
 
 use std::time::Duration;
 

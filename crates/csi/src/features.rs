@@ -36,7 +36,7 @@ pub struct Features {
     pub attach: bool,
     /// Can I/O limits be set?
     pub limits: bool,
-    /// Can several volumes be cut together?
+    /// Are atomic group snapshots possible?
     pub group_snapshots: bool,
     pub mode: Mode,
 }

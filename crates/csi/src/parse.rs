@@ -26,7 +26,7 @@ pub(crate) use volume::{
     volume_group_parameters, volume_parameters,
 };
 
-/// GEN-04: strings without a limit of their own.
+/// GEN-04: strings for which no other limit is given.
 const LONGEST_TEXT: usize = 128;
 
 /// GEN-02, point 13 of docs/specification.md: all keys and values of one map.

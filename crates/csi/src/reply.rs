@@ -20,7 +20,7 @@ use orlop_model::{ByteRange, ContentSource, Topology};
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::volume_content_source::{SnapshotSource, Type, VolumeSource};
 
-/// GEN-01: response strings without a limit of their own.
+/// GEN-01: response strings for which no other limit is given.
 pub(crate) const LONGEST_TEXT: usize = 128;
 
 /// The one entry of a publish context.

@@ -17,8 +17,8 @@ use crate::proto::csi::v1::identity_client::IdentityClient;
 /// The header of a Probe answer that says why the daemon is not ready: the message has no field for it.
 pub const NOT_READY: &str = "orlop-not-ready";
 
-/// The header of a Probe answer of a daemon that is ready: what an operator should know all the same, such
-/// as a pool that is below its floor, or one that is absent while others serve.
+/// The header of a Probe answer of a daemon that is ready: a warning for the operator, such as a pool that is below
+/// its floor, or one that is absent while others serve.
 pub const WARNING: &str = "orlop-warning";
 
 const LONGEST_REASON: usize = 1000;

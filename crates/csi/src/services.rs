@@ -82,7 +82,7 @@ async fn readiness(executor: &Executor) -> Result<bool> {
 }
 
 enum ExplainedReadiness {
-    /// With what an operator should know all the same.
+    /// With a warning for the operator, if there is a reason for one.
     Ready {
         warning: Option<String>,
     },

@@ -1,4 +1,4 @@
-//! What there is and how it does, for a look from outside. Nothing here waits for a pool that hangs.
+//! Figures of pools and volumes, for metrics. Nothing here waits for a pool that hangs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;

@@ -161,7 +161,7 @@ impl Engine {
         }
         let ephemeral = match pool.catalogue().volume(id) {
             Ok(record) => record.is_some_and(|record| record.ephemeral),
-            // What it is is unknown, so it is kept; the workload's path is clear all the same.
+            // Without a record it is unknown what the volume is, so it is kept; the workload's path is clear already.
             Err(Error::Damaged { .. }) => false,
             Err(error) => return Err(error),
         };

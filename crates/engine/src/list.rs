@@ -36,7 +36,7 @@ impl Engine {
         Ok(page(entries, max, |entry| entry.id.clone()))
     }
 
-    /// A pool that does not answer is known by heart, but nothing can be said of its data.
+    /// The records of a pool that does not answer are in memory, but nothing can be said of its data.
     pub(crate) fn conditions_of(&self, pool: &PoolRef, ids: &[VolumeId]) -> Vec<Result<Condition>> {
         self.try_conditions_of(pool, ids)
             .unwrap_or_else(|error| ids.iter().map(|_| Ok(Condition::of_error(&error))).collect())

@@ -1,8 +1,8 @@
 //! Writes that a workload made and the kernel could not keep: the pool was full, or its disk gave errors.
 //!
-//! A mount shows nothing of it: a write goes well until it is written back, and then the kernel tells the
-//! first process that syncs. To find out is therefore to sync, which is done when statistics are asked for:
-//! each time while the pool is unwell, as then it is likely, and now and then otherwise.
+//! A mount shows nothing of it: a write succeeds, its write-back fails later, and the kernel reports that to the
+//! first process that syncs. So the engine syncs to find out, when statistics are asked for: each time while
+//! something is wrong with the pool, because lost writes are likely then, and now and then otherwise.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};

@@ -156,7 +156,7 @@ impl Engine {
     }
 
     /// A read-only bind of a device node does not stop writes to the device, so read-only
-    /// publications get a device of their own that refuses them.
+    /// publications get a second device, which refuses them.
     fn publish_device(
         &self,
         pool: &PoolRef,
@@ -345,8 +345,8 @@ impl Engine {
         Ok(is_node && !self.is_of_another(id, &publication.target)?)
     }
 
-    /// Is another volume published at the path, by its record and by what is there? Of a pool that is
-    /// not in service the record has to do.
+    /// Is another volume published at the path, by its record and by what is mounted there? If its pool is not in
+    /// service, the record alone decides.
     pub(crate) fn is_of_another(&self, id: &VolumeId, target: &TargetPath) -> Result<bool> {
         if self.host().mount_at(target)?.is_none() {
             return Ok(false);

@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// Holds all writers of all sources still, cuts, lets them go.
+    /// Freezes all writers of all sources, captures, and thaws them.
     pub(crate) fn capture_quiesced(
         &self,
         pool: &PoolRef,
@@ -91,7 +91,7 @@ impl Engine {
         for source in sources {
             match self.writers_of(pool, source)? {
                 Writers::None | Writers::Elsewhere => {}
-                // btrfs never overwrites, so what is synced and then cut at once is whole. Not
+                // btrfs never overwrites, so what is synced and then captured at one instant is whole. Not
                 // freezing it keeps clear of its thaw, which turns the filesystem read-only if
                 // this process is killed in it (seen on Linux 6.18).
                 Writers::Filesystem { mount, fs: Some(FsType::Btrfs) }

@@ -29,10 +29,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Data that was moved, or a pool that was replaced by a copy, between two starts: what the workload
-    /// writes is on a device that is not on the pool's data. It counts as the volume's all the same, as it
-    /// would if this process had attached it; otherwise the volume would seem unused, and be copied,
-    /// deleted or staged beside it. A device of a copy that another daemon serves has no record here.
+    /// If data was moved, or the pool was replaced by a copy, between two starts, the workload writes to a
+    /// device whose file is not the pool's data. That device still counts as the volume's, as it would if this process
+    /// had attached it; otherwise the volume would seem unused, and be copied, deleted or staged beside it. A device
+    /// of a copy that another daemon serves has no record here.
     pub(crate) fn take_over_moved(&self, pool: &PoolRef) -> Result<()> {
         for other in pool.devices().on_other_files()? {
             match self.is_recorded(pool, &other) {
@@ -41,10 +41,10 @@ impl Engine {
                         volume = %other.volume,
                         device = %other.device.path.display(),
                         file = %other.file.display(),
-                        "a volume in use is not on its data in the pool: it was moved or replaced while \
-                         the volume was attached, and what the workload writes is in this file; the \
-                         volume can be neither copied, grown nor deleted; move the file back, or \
-                         unpublish the volume and copy the device"
+                        "the device of a volume in use is attached to another file than the volume's data: \
+                         the data was moved or replaced, and the workload writes to this file; the volume \
+                         can be neither copied, grown nor deleted; move the file back, or unpublish the \
+                         volume and copy the device"
                     );
                     pool.devices().take_over(&other);
                 }

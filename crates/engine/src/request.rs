@@ -51,8 +51,8 @@ fn context_of(pool: &PoolRef, record: &VolumeRecord) -> VolumeContext {
     ])
 }
 
-/// VO-09, VO-10: a context is not needed, but a wrong one is an error. Orchestrators add keys
-/// of their own.
+/// VO-09, VO-10: a context is not needed, but a wrong one is an error. Orchestrators add
+/// their own keys.
 pub(crate) fn context_fits(pool: &PoolRef, record: &VolumeRecord, given: &VolumeContext) -> bool {
     let own: BTreeMap<_, _> = given.iter().filter(|(key, _)| !is_foreign_key(key)).collect();
     own.is_empty() || own == context_of(pool, record).iter().collect()

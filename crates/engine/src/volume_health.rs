@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// As seen from this node, where the volume is in use or was to be. A path that is given has to be the
-    /// volume's; without any, all that the node record names are looked at.
+    /// volume's; without any, all that the node record names are checked.
     pub fn node_volume_problems(
         &self,
         volume: &VolumeRef,

@@ -16,7 +16,7 @@ impl Problem {
         Self { reason, message: message.into() }
     }
 
-    /// Of what was to be looked at, and could not be.
+    /// Of a check that failed with this error.
     pub fn of(error: &Error) -> Self {
         Self::new(HealthReason::of(error), error.to_string())
     }

@@ -89,7 +89,7 @@ impl Finding {
         self
     }
 
-    /// Is it about the same thing? Two looks at a pool that is in use are compared so.
+    /// Is it about the same thing? A pool in use is inspected twice, and only what both find is reported.
     pub fn is_like(&self, other: &Self) -> bool {
         (self.code, &self.subject) == (other.code, &other.subject)
     }

@@ -119,7 +119,7 @@ impl HealthReason {
         }
     }
 
-    /// Of a look at a volume or a pool that failed.
+    /// Of a check of a volume or a pool that failed with this error.
     pub fn of(error: &Error) -> Self {
         match error {
             Error::Damaged { .. } => Self::RecordDamaged,

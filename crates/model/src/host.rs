@@ -148,7 +148,7 @@ pub struct MountRequest<'a> {
     pub read_only: bool,
 }
 
-/// The machine, cut along what callers do with it. Every `ensure_*` may be repeated.
+/// The machine, divided by what callers do with it. Every `ensure_*` may be repeated.
 pub trait Host:
     HostFilesystems + HostMounts + HostDevices + HostFreezing + HostLimits + HostRecords
 {
@@ -212,7 +212,7 @@ pub trait HostFilesystems: Send + Sync {
     /// had accepted were lost in that, or have been since it was last asked; the reason.
     fn sync_filesystem(&self, mount: &TargetPath) -> Result<Option<String>>;
 
-    /// As [`Self::sync_filesystem`], for a look that is no part of a change, and without any lock: `None` if the
+    /// As [`Self::sync_filesystem`], for a check that changes nothing and holds no lock: `None` also if the
     /// device's filesystem is not mounted there any more.
     fn lost_writes_at(&self, mount: &TargetPath, device: &Device) -> Result<Option<String>>;
 

@@ -1,4 +1,4 @@
-//! What the engine needs of a place where volumes are kept, cut along what its callers do with it.
+//! What the engine needs of a place where volumes are stored, divided by what its callers do with it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -121,7 +121,7 @@ pub trait Provisioner: Send + Sync {
     /// What can still be made with this way of taking space.
     fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity>;
 
-    /// What there is and what it is given to, for a look from outside. Costs no more than the capacity does.
+    /// The pool's space and what it is used for, for metrics. Costs no more than the capacity does.
     fn space(&self) -> Result<PoolSpace>;
 
     /// What the volume's data takes of the pool now.
@@ -296,11 +296,11 @@ pub trait Devices: Send + Sync {
     /// Lets an attached device see that the volume has grown; returns its size.
     fn refresh_device(&self, id: &VolumeId) -> Result<u64>;
 
-    /// All volumes of this pool that are attached in any way; for the look at start.
+    /// All volumes of this pool that are attached in any way; asked for at start.
     fn attached_volumes(&self) -> Result<Vec<VolumeId>>;
 
     /// Devices with labels of this pool that are on other files than its data: of a copy of the pool, or of
-    /// data that was moved while a workload used it. The pool cannot tell which; for the look at start.
+    /// data that was moved while a workload used it. The pool cannot tell which; asked for at start.
     fn on_other_files(&self) -> Result<Vec<DeviceOnOtherFile>> {
         Ok(Vec::new())
     }
@@ -333,8 +333,8 @@ impl ByteRange {
 }
 
 /// Ranges in rising order, none empty, none overlapping; read from the pool as they are asked
-/// for, so that memory does not grow with the volume. `None` is no range and not the end: much was
-/// looked at and nothing can be said yet, and the caller may check whether it is still wanted.
+/// for, so that memory does not grow with the volume. `None` is neither a range nor the end: much was
+/// read without a result yet, and the caller may check whether it is still wanted.
 pub type Ranges = Box<dyn Iterator<Item = Result<Option<ByteRange>>> + Send>;
 
 /// Which blocks hold data, and which changed.
@@ -347,7 +347,7 @@ pub trait ChangedBlocks: Send + Sync {
     /// more, never less. Beyond the end of a smaller base all that was written counts.
     fn changed_ranges(&self, base: &SnapshotId, target: &SnapshotId, start: u64) -> Result<Ranges>;
 
-    /// Is anything but zeroes known to be in the volume, wherever in it? For a look before mkfs.
+    /// Is anything but zeroes known to be in the volume, wherever in it? Asked before mkfs.
     fn holds_data(&self, id: &VolumeId) -> Result<bool>;
 }
 
@@ -367,8 +367,8 @@ pub trait Health: Send + Sync {
     /// From the pool's point of view: is the data there, whole, with room to write?
     fn condition(&self, id: &VolumeId) -> Result<Condition>;
 
-    /// The conditions of many volumes, in the order of their ids here. For a pool that need not
-    /// be looked at again for each of them.
+    /// The conditions of many volumes, in the order of their ids here. A pool overrides this where it has to check
+    /// itself only once for all of them.
     fn conditions(&self, ids: &[VolumeId]) -> Vec<Result<Condition>> {
         ids.iter().map(|id| self.condition(id)).collect()
     }

@@ -60,7 +60,7 @@ pub struct SnapshotRecord {
     pub format: FormatState,
     /// What the source volume was made for: a restore may not turn raw data into a mount.
     pub capabilities: CapabilitySet,
-    /// When the data was cut, not when the record was written.
+    /// When the point-in-time copy was taken, not when the record was written.
     pub created: Timestamp,
     /// Set for a member of a group snapshot, which lives and dies with its group.
     #[serde(default)]
@@ -99,7 +99,7 @@ impl Consistency {
     }
 }
 
-/// Snapshots of several volumes, cut together. Exists only when all of them do.
+/// Snapshots of several volumes, taken together. Exists only when all of them do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSnapshotRecord {
     pub version: u32,

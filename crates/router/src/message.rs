@@ -31,7 +31,7 @@ impl Call {
             let announced = head.get(1..).and_then(|length| length.try_into().ok());
             let announced = announced.map_or(0, u32::from_be_bytes);
             if usize::try_from(announced) != Ok(message.len()) {
-                // What answers it would read the first one, and look at another way for it than this.
+                // The daemon that answers would read the first message, and this router another one.
                 return Err(Status::invalid_argument("the call does not have exactly one message"));
             }
         }

@@ -121,7 +121,7 @@ impl Peers {
         }
         let mut answers = Vec::new();
         while let Some(answer) = asking.join_next().await {
-            // A look that panicked is as one without an answer, and the next one comes soon.
+            // A question that panicked counts as one without an answer, and the next one follows soon.
             answers.extend(answer.ok());
         }
         let mut heard = Heard::default();
@@ -134,7 +134,7 @@ impl Peers {
         known.hear_of(heard, this.as_ref());
         let present = known.present(this.as_ref());
         for (resource, verdict) in verdicts {
-            // Of what is there, what is passed on is that it is there.
+            // A resource that is present is not gone, whatever another daemon has heard.
             let is_wrong = verdict.forgotten && present.contains(&resource);
             self.memory.judge(&resource, if is_wrong { verdict.revoked() } else { verdict });
         }

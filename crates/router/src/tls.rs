@@ -24,7 +24,7 @@ mod validity;
 
 use validity::Validity;
 
-/// Between two looks at the files.
+/// Between two checks whether the files have changed.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// For the filesystem that the files are on.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
@@ -122,7 +122,8 @@ impl TlsIdentity {
         Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// For a daemon that listens for peers and has none to look at; for as long as it is polled.
+    /// Renews the certificate when its files change, for as long as it is polled. For a daemon that listens for peers and
+    /// asks none: one that asks renews it then.
     pub async fn watch(self: Arc<Self>) {
         loop {
             Arc::clone(&self).refresh_in_time().await;

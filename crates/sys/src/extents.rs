@@ -70,7 +70,7 @@ pub enum ExtentKind {
 }
 
 /// The extents of `file` from `start` on, in rising order and without overlap; what lies before
-/// `start` is cut off. What is in no extent is a hole. The last ones may reach past the end of
+/// `start` is left out. What is in no extent is a hole. The last ones may reach past the end of
 /// the file, where space can be reserved.
 ///
 /// The map is read in pages, so memory does not grow with the file. Of a file that is written to

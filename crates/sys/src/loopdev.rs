@@ -366,8 +366,8 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
     Err(Errno::BUSY).on("detach", &path)
 }
 
-/// True while the device was still there, and ours. The descriptor held between the look at whose
-/// it is and the call keeps the device from being attached to another file in between.
+/// True while the device was still there, and ours. The descriptor is held from the check of its owner until the
+/// call, which keeps the device from being attached to another file in between.
 fn request_detach(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>) -> Result<bool> {
     let path = device.path();
     let fd = match device.open(OFlags::RDONLY) {

@@ -22,7 +22,7 @@ const PROGRAM: &str = "qemu-storage-daemon";
 /// For the export to release its lock, which is a write, and waits while the cluster is full.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_LOG: u64 = 1 << 20;
-/// Three processes may be met one after the other, each by a look, and one look may meet none.
+/// Up to three processes are found, one in each attempt, and an attempt in between may find none.
 const KILL_ATTEMPTS: usize = 8;
 /// How librados tells in its log under which number the cluster knows it.
 const CLIENT_MARK: &str = "authenticate success, global_id ";
@@ -113,9 +113,9 @@ impl Export {
 
     /// Ends a process that is starting this export and has not written its pid file yet.
     ///
-    /// It forks twice to become a daemon. A look lists the process in the middle, which ends before
-    /// its command line is read, and does not list its child: such a look sees no process although
-    /// one lives. Two in a row cannot.
+    /// It forks twice to become a daemon. A listing of processes may hold the one in the middle, which ends before
+    /// its command line is read, and not its child: then none is found although one lives. Two listings in a
+    /// row cannot both miss it.
     fn kill_unfinished(&self) -> Result<()> {
         let mut unseen = 0;
         for _ in 0..KILL_ATTEMPTS {
@@ -251,8 +251,8 @@ impl Export {
         }
     }
 
-    /// Lets go of the image and removes the directory. Nothing may be on its way to the image any more:
-    /// a process that does not end by itself is killed.
+    /// Closes the image and removes the directory. No write to the image may follow: a process that does not end by
+    /// itself is killed.
     pub fn ensure_stopped(&self) -> Result<ExportEnd> {
         let ending = match self.process()? {
             // The daemon that started it was killed before it wrote its number; it would export the image
@@ -285,8 +285,8 @@ impl Export {
         Err(Errno::BUSY).on("stop the export of", &exported)
     }
 
-    /// Numbers are used again, so the process has to be one that shows our file. The descriptor
-    /// stands for the process that was looked at and for no later one.
+    /// Process ids are reused, so the process has to be one that exports our file. The descriptor refers to the
+    /// process that was checked, and to no later one of its id.
     fn process(&self) -> Result<Option<OwnedFd>> {
         let path = self.process_number();
         let text = match fs::read_to_string(&path) {

@@ -58,7 +58,7 @@ async fn json_log_has_one_outcome_per_call() {
     ];
     assert_eq!(logged_pairs, expected, "routine calls such as Probe are not logged at this level");
     let numbers: BTreeSet<_> = logged.iter().map(|(_, _, call)| call).collect();
-    assert_eq!(numbers.len(), logged.len(), "each call has a number of its own");
+    assert_eq!(numbers.len(), logged.len(), "each call has a different number");
 }
 
 /// A refusal is logged at a fitting level, with the name that the orchestrator knows.

@@ -56,8 +56,8 @@ impl fmt::Display for Figures {
         };
         write!(
             f,
-            "{} deltas ({} empty, {} of grown volumes, {} resumed, {} with their base deleted \
-             meanwhile, {} with their source deleted before), {} ranges with {} MiB ({} of the \
+            "{} deltas ({} empty, {} of grown volumes, {} resumed, {} whose base was deleted \
+             during the call, {} whose source was deleted before), {} ranges with {} MiB ({} of the \
              volumes), of which {} KiB ({}) and {} whole ranges had not changed",
             self.deltas,
             self.empty,

@@ -201,7 +201,7 @@ async fn cgroup_created_later_is_limited() {
 
     // Made while no daemon runs, and then under its successor.
     daemon.kill9();
-    let while_down = group.child("meanwhile");
+    let while_down = group.child("while-down");
     daemon.restart().await;
     let after = while_down.child("after");
     is_limited(&[&while_down, &after], &group, device, &limits).await;

@@ -1,4 +1,4 @@
-//! Two nodes with a pool each, and a router, on addresses of their own below 127.0.0.0/8.
+//! Two nodes with a pool each, and a router, each on another address below 127.0.0.0/8.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;

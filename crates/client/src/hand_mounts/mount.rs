@@ -60,7 +60,7 @@ pub(crate) async fn ensure_mounted(session: &Session, wanted: &Wanted) -> Result
         None => {
             refuse_foreign(&wanted.target)?;
             refuse_to_hide_files(&wanted.target)?;
-            // It may be mounted at a second place, which then takes it back.
+            // It may be mounted at a second directory, whose unmount then takes it back.
             let others = of_volume(directory, &plugin.driver, &mount.volume)?;
             mount.attached |= others.iter().any(|other| other.attached);
             save(directory, &mount)?;

@@ -166,7 +166,7 @@ pub(crate) async fn create(session: &Session, wanted: &NewVolume) -> Result<Volu
         required_bytes: i64::try_from(size).unwrap_or(i64::MAX),
         limit_bytes: 0,
     };
-    let place = v1::Topology { segments: wanted.topology.clone() };
+    let topology = v1::Topology { segments: wanted.topology.clone() };
     let request = v1::CreateVolumeRequest {
         name: wanted.name.clone(),
         capacity_range: size.map(range),
@@ -178,7 +178,7 @@ pub(crate) async fn create(session: &Session, wanted: &NewVolume) -> Result<Volu
             .clone()
             .map(|source| v1::VolumeContentSource { r#type: Some(source) }),
         accessibility_requirements: (!wanted.topology.is_empty()).then(|| {
-            v1::TopologyRequirement { requisite: vec![place.clone()], preferred: vec![place] }
+            v1::TopologyRequirement { requisite: vec![topology.clone()], preferred: vec![topology] }
         }),
         mutable_parameters: wanted.mutable.clone(),
     };

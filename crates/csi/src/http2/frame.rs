@@ -1,4 +1,4 @@
-//! Frames of HTTP/2 (RFC 9113, section 4), as far as they are looked at here.
+//! Frames of HTTP/2 (RFC 9113, section 4), as far as they are needed here.
 
 pub(super) const HEAD_BYTES: usize = 9;
 /// The largest payload of a frame, by default; no other size is announced to a peer.

@@ -1,11 +1,12 @@
-//! What the HTTP library refuses: it says so to the peer alone, by its frames RST_STREAM and GOAWAY.
+//! What the HTTP library refuses: it reports that only to the peer, by frames RST_STREAM and GOAWAY, so what is
+//! sent is searched for them.
 
 use super::frame::{GOAWAY, HEAD_BYTES, Head, RST_STREAM};
 
 /// Reads what is sent, whatever pieces it is written in.
 #[derive(Default)]
 pub(crate) struct Refusals {
-    /// A head, and of a frame that may be a refusal as much as tells its code.
+    /// The head of a frame; if the frame may be a refusal, also its payload up to the code.
     seen: Vec<u8>,
     /// Bytes left of a payload that is not inspected.
     to_skip: usize,

@@ -8,7 +8,7 @@ use tonic::metadata::MetadataMap;
 use super::{accessible_from, bytes};
 use crate::proto::csi::v1;
 
-/// Always ready: a snapshot exists once its data is cut and whole (SN-04, CS-07).
+/// Always ready: a snapshot exists once its point-in-time copy is complete (SN-04, CS-07).
 pub(crate) fn snapshot(record: &SnapshotRecord, topology: &Topology) -> v1::Snapshot {
     v1::Snapshot {
         size_bytes: bytes(record.size_bytes),
@@ -35,16 +35,16 @@ pub(crate) fn group_snapshot(
     }
 }
 
-fn timestamp(moment: Timestamp) -> prost_types::Timestamp {
-    prost_types::Timestamp { seconds: moment.seconds, nanos: moment.nanos }
+fn timestamp(time: Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: time.seconds, nanos: time.nanos }
 }
 
 /// What each new snapshot guarantees, for which CSI has no field: metadata of the reply, one
 /// value for each snapshot.
 pub(crate) const CONSISTENCY_KEY: &str = "orlop-consistency";
 
-/// Peers bound the size of headers. Of more members than this, only the least is reported that
-/// holds for all of them, in the name of the group.
+/// Peers limit the size of headers. Of a group with more members, one value is reported, for the group: the
+/// weakest guarantee among its members.
 const MAX_VALUES: usize = 64;
 
 pub(crate) fn with_consistency<'a, Reply>(

@@ -68,7 +68,7 @@ impl GroupController {
         note_group(&request.group_snapshot_id);
         parse::require([("group_snapshot_id", !request.group_snapshot_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
-        // Before the list is looked at: what was never a group has no members to name, and
+        // Before the list is checked: what was never a group has no members to name, and
         // csi-sanity names none (point 8 of docs/specification.md).
         if let Some(id) = parse::issued_group_snapshot(&request.group_snapshot_id)? {
             let members = required_members(request.snapshot_ids)?;

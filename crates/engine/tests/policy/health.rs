@@ -55,7 +55,7 @@ fn a_list_leaves_out_what_is_well_and_comes_in_pages() {
     assert_eq!(paged, sick);
 }
 
-/// Far apart, so that more than one stretch of volumes is looked at for one entry.
+/// Far apart, so that one entry takes more than one batch of volumes.
 #[test]
 fn two_unwell_volumes_among_many_are_found() {
     let fixture = Fixture::with_pools(vec![pool("default", &zone("z1"), 2000 * GIB)]);

@@ -104,8 +104,8 @@ fn of_volume(id: &VolumeId) -> Result<Vec<UnservedDevice>> {
     Ok(found)
 }
 
-/// For a file that cannot be asked any more. Its name is looked at first: of a device on another file the
-/// status is not asked for, which may wait for a server that is dead.
+/// For a file that may not answer any more. Its name is compared first, so that the status of a device on another
+/// file is not read: that may wait for a server that is dead.
 fn is_of(id: &VolumeId, access: DeviceAccess, there: &BackedDevice) -> Result<bool> {
     let file = data_of(id);
     if !without_deletion(&there.file).ends_with(&file) {

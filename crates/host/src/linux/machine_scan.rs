@@ -1,5 +1,5 @@
-//! A look at the machine from outside the daemon: devices, mounts, records, freezes and limits
-//! that no longer belong to anything.
+//! The doctor's scan of the machine: devices, mounts, records, freezes and limits that no longer belong to
+//! anything.
 //!
 //! Nothing is changed before a finding's repair is performed, and nothing beside a daemon, which
 //! may be in the middle of a call.

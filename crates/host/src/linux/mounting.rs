@@ -241,7 +241,7 @@ fn resolved(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// Where the path leads now; it may have led elsewhere when it was looked at before.
+/// Where the path leads now; it may have led elsewhere when it was checked before.
 fn opened(target: &TargetPath, check: impl Fn(&Path) -> Result<()>) -> Result<MountPoint> {
     let point = MountPoint::open(target.as_path()).map_err(cannot("open a mount point"))?;
     check(&point.real_path())?;

@@ -69,7 +69,7 @@ impl ImageCapacity {
         Ok(capacity)
     }
 
-    /// Until nothing looks at the pool's files any more.
+    /// Afterwards no scan reads the pool's files any more.
     pub(super) fn wait_for_scan(&self) {
         self.scanner.wait();
     }
@@ -100,7 +100,7 @@ impl ImageCapacity {
         })
     }
 
-    /// Has a look of a moment ago shown that there is no room for this?
+    /// Has a scan of a moment ago shown that there is no room for this?
     fn was_refused(&self, ledger: &mut Ledger, demand: &Demand) -> Result<bool> {
         let space = self.space()?;
         let Some(owned) = ledger.scan().owned_at_most(space.free) else {

@@ -1,8 +1,8 @@
 //! The records of the pool, in memory and on disk.
 //!
-//! What has data is in an [`ObjectIndex`], and leaves it through `capacity.rs`, which keeps the
-//! books; what is a record alone is in a [`RecordIndex`]. Whether data is as its record says is checked
-//! here too. `loading.rs` reads it all at start.
+//! Objects with data are in an [`ObjectIndex`], and are entered and removed by `capacity.rs`, which keeps the
+//! ledger; objects that are only a record are in a [`RecordIndex`]. Whether data is as its record says is
+//! checked here too. `loading.rs` reads all of them at start.
 
 mod loading;
 pub(super) mod record_index;
@@ -181,7 +181,7 @@ struct IndexEntry<R> {
     charge: u64,
     /// How much of the data may be on the disk once for it and something else together.
     shared: u64,
-    /// What the data took beyond that when it was last looked at.
+    /// What the data took beyond that by the last usage scan.
     own: u64,
 }
 
@@ -343,7 +343,7 @@ impl<R: StoredRecord> ObjectIndex<R> {
         read(&self.entries).values().map(|entry| u128::from(entry.charge)).sum()
     }
 
-    /// What all data here took when it was last looked at, less what it may share.
+    /// What all data here took by the last usage scan, less what it may share.
     pub(super) fn own_bytes(&self) -> u128 {
         read(&self.entries).values().map(|entry| u128::from(entry.own)).sum()
     }

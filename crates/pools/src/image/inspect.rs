@@ -1,4 +1,4 @@
-//! A look at a pool from outside: what in it no longer belongs together?
+//! The doctor's inspection of a pool: what in it contradicts its records?
 //!
 //! It takes the pool's lock if no process holds it, and keeps it as long as the findings live. Beside a
 //! daemon it only looks, and passes over what a call that is under way may just be making.
@@ -212,8 +212,8 @@ impl InspectedPool {
         self.found(Finding::repairable(code, subject, problem, act, perform));
     }
 
-    /// A daemon is just working in staging/ and trash/, so what is there proves nothing. What is
-    /// named as nothing of this pool is left alone.
+    /// While a daemon uses the pool, entries of staging/ and trash/ are no sign of a fault. Entries whose names
+    /// this pool does not make are left alone.
     fn inspect_orphans(&mut self, around: &Path) -> Result<()> {
         if self.in_use {
             return Ok(());

@@ -31,7 +31,7 @@ const GROUPS: &str = "groups";
 const GROUP_SNAPSHOTS: &str = "group-snapshots";
 pub(super) const STAGING: &str = "staging";
 const TRASH: &str = "trash";
-/// Made when it is needed. Not lost+found, which ext4 has of its own.
+/// Made when it is needed. Not called lost+found, as ext4 has a directory of that name.
 const QUARANTINE: &str = "set-aside";
 /// What is in staging/ beside drafts that are named after their ids.
 pub(super) const TEMPLATE: &str = "template";
@@ -187,7 +187,7 @@ pub(super) fn remove_orphan(path: &Path) -> orlop_sys::Result<()> {
 }
 
 /// Makes the pool's own directory. On btrfs it becomes a subvolume, so that all volumes in it can
-/// be cut at one instant; a directory that is there already stays what it is.
+/// be captured at one instant; a directory that is there already stays what it is.
 pub(super) fn ensure_root(path: &Path) -> Result<()> {
     let making = || format!("make the directory {}", path.display());
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -267,7 +267,7 @@ impl ObjectDir {
 
     /// Removes the directory with all that is in it; missing is fine.
     pub(super) fn remove(&self) -> orlop_sys::Result<()> {
-        // XFS frees an unlinked file some time later, in the background. Cut to nothing first, its space
+        // XFS frees an unlinked file some time later, in the background. Truncated first, its space
         // is there for the next volume when this returns. What something else still reads, by a device
         // or under another name, is only removed here (decision 0046).
         if let Err(error) = file::try_truncate_unused(&self.data()) {

@@ -1,8 +1,7 @@
 //! Making a pool where there is none.
 //!
 //! It is made in a directory that is empty, or that holds what an interrupted attempt of the same
-//! left: nothing of anybody else may end up between the pool's files, where it could be taken for
-//! one of them.
+//! left: no foreign file may end up among the pool's files, where it could be taken for one of them.
 
 use std::fs;
 use std::path::Path;

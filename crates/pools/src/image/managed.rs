@@ -1,4 +1,4 @@
-//! A pool in a filesystem of its own: a sparse XFS image, for hosts whose filesystem cannot share
+//! A pool in a separate filesystem: a sparse XFS image, for hosts whose filesystem cannot share
 //! extents.
 //!
 //! The image is made under a temporary name and renamed, so that it is never half-formatted. Its

@@ -82,7 +82,7 @@ impl MemoryPool {
         lock(&self.state).problems = problems;
     }
 
-    /// As one that these nodes reach, each with processes of its own.
+    /// As one that these nodes reach, each with its own processes.
     pub fn share_with(&self, nodes: &[&NodeId]) {
         lock(&self.state).sharers = Some(nodes.iter().copied().cloned().collect());
     }

@@ -1,4 +1,4 @@
-//! A look at a pool from outside: what in it no longer belongs together?
+//! The doctor's inspection of a pool: what in it contradicts its records?
 //!
 //! It only looks. Others use the pool at the same time, and what is left half-done is finished by
 //! the garbage collection of any controller, which knows how to do that beside them.

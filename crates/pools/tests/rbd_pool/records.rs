@@ -52,7 +52,7 @@ fn update_sees_concurrent_writes_and_may_refuse() {
             pools[1].catalogue().update_volume(&record.id, &mut count).unwrap();
             return count(record);
         }
-        assert_eq!(record.limits.read_iops, Some(1), "read anew");
+        assert_eq!(record.limits.read_iops, Some(1), "read again");
         Err(Error::precondition("another node was here"))
     });
     assert_eq!(refused, Err(Error::precondition("another node was here")));

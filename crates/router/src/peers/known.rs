@@ -1,4 +1,4 @@
-//! What the looks at the peers have found.
+//! What is known of the peers, from asking them at intervals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -110,7 +110,7 @@ async fn a_forgotten_node_that_comes_back_counts_again() {
         expect(client.list_volumes(list()).await, Code::Unavailable);
         expect(create(&mut client, new_volume("v")).await, Code::Unavailable);
     }
-    // An older verdict, from a daemon that was down meanwhile, changes nothing.
+    // An older verdict, from a daemon that was down at the time, changes nothing.
     let old = Verdict { node: "b".to_owned(), forgotten: true, at: 1 };
     for resource in resources_of(&b) {
         a.memory.judge(&resource, old.clone());

@@ -11,7 +11,7 @@ use super::locks::without_protocol;
 use super::objects::IoCtx;
 use crate::error::Result;
 
-/// Whom to connect to, and as whom. The key is not in it: librados reads the keyring itself.
+/// The cluster, and the user to connect as. The key is not in it: librados reads the keyring itself.
 #[derive(Debug, Clone)]
 pub struct ClusterConfig {
     /// As `mon_host` has them: `10.0.0.1,10.0.0.2` or `[v2:10.0.0.1:3300]`.
@@ -89,9 +89,9 @@ impl Cluster {
         for (option, value) in options {
             self.set_option(option, value)?;
         }
-        // The thread that tells that an image is open looks at it once more afterwards. With two of
-        // them, another one may have it closed and freed by then: seen as a call that never ended
-        // (Ceph 20) and, probably, as a process that aborted (Ceph 16).
+        // The thread that reports an image as open accesses it once more afterwards. With two threads, the other
+        // may have closed and freed the image by then: seen as a call that never ended (Ceph 20) and, probably, as
+        // a process that aborted (Ceph 16).
         match self.set_option("librados_thread_count", "1") {
             // Ceph 15 has its threads elsewhere.
             Err(error) if error.is_not_found() => Ok(()),

@@ -17,7 +17,7 @@ pub(super) enum WriteOutcome {
     GroupGone,
 }
 
-/// How long a group may be on its way out. Its directory stays for a moment after the kernel has begun to
+/// How long the removal of a group may take: its directory stays for a moment after the kernel has begun to
 /// remove it.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 

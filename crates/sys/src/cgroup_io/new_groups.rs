@@ -32,7 +32,7 @@ pub struct NewGroups {
     watches: BTreeMap<PathBuf, i32>,
     /// The kernel bounds how many directories a user may watch.
     unwatched: bool,
-    /// An error has cut the last look short.
+    /// An error has ended the last search early.
     incomplete: bool,
 }
 

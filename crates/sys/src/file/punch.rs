@@ -18,7 +18,7 @@ const SHORTEST_INNER_HOLE: u64 = 64 << 10;
 
 /// Gives back the blocks of `file` that hold nothing but zeroes; returns how many bytes. Space
 /// that was reserved and never written is left alone. Nothing may write to the file in that time:
-/// what comes between the look at a block and its end would be lost.
+/// what is written between the check of a block and its removal would be lost.
 pub fn punch_zeroes(file: &File) -> Result<u64> {
     let length = length_of(file)?;
     let mut punched = 0;

@@ -17,9 +17,9 @@ use crate::resolve::{ResolvedPath, descriptor_path};
 const ATTEMPTS: u32 = 5;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Cuts a file to nothing, for XFS frees the blocks of a removed file some time later. `false`: it is as
+/// Truncates a file, because XFS frees the blocks of a removed file some time later. `false`: it is as
 /// it was, because it has another name, something else has it open or may have, or it is no regular file
-/// of this directory. Nothing can open it before it is cut.
+/// of this directory. Nothing can open it before it is truncated.
 pub fn try_truncate_unused(path: &Path) -> Result<bool> {
     const OPERATION: &str = "truncate";
     let resolved = match ResolvedPath::of(OPERATION, path) {

@@ -6,7 +6,7 @@ use crate::error::{Context, Result};
 
 /// Of the filesystem that is mounted from this device: what ext4 found wrong since its last check,
 /// what the device of btrfs failed to read, write or keep. XFS counts none: it stops at the first one
-/// that matters, and then every look at it fails.
+/// that matters, and then every access to it fails.
 pub fn errors_on(device: &Path) -> Result<u64> {
     let Some(name) = device.file_name() else { return Ok(0) };
     let ext4 = Path::new("/sys/fs/ext4").join(name).join("errors_count");

@@ -1,8 +1,8 @@
 //! Whether a device that is in use does anything.
 //!
-//! No process can be seen to use a device, and yet it is in use: either the kernel is at the end of an
-//! unmount, which writes to the device and then lets it go, or a process has it that this one may not
-//! look at, and that can keep it for as long as it likes.
+//! A device can be in use without a visible process. Either the kernel is at the end of an unmount, which
+//! writes to the device and then releases it; or a process has it open that this one may not inspect,
+//! possibly for long.
 
 use super::{LoopDevice, numbers_in};
 

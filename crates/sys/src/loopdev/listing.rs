@@ -113,7 +113,7 @@ fn answers_of(mut devices: Vec<BackedDevice>) -> Result<Vec<Result<Option<LoopSt
         tracing::warn!(
             device = %there.device.path().display(),
             file = %there.file.display(),
-            "a loop device is left out: its file does not answer; if the file's server is dead, end \
+            "a loop device is not listed: its file does not answer; if the file's server is dead, end \
              it and detach the device"
         );
         unanswered.push(there.device);

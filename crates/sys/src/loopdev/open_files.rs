@@ -26,8 +26,8 @@ impl Filesystem {
         Some(Self { number, btrfs: btrfs_on(&device.name()) })
     }
 
-    /// Only what is in no list of mounts is looked at: a file that a process elsewhere has to be
-    /// asked for might not answer.
+    /// Only files that are in no listed mount are inspected: a file that another process or machine serves might not
+    /// answer.
     pub(super) fn is_open_in(&self, process: &Path) -> bool {
         let Ok(mounts) = fs::read(process.join("mountinfo")) else { return false };
         let placed: HashSet<u64> =

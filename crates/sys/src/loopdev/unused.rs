@@ -16,8 +16,8 @@ use crate::crash;
 use crate::device_lock::DeviceLock;
 use crate::error::{Context, Result};
 
-/// Detaches the device if it carries `label` and nothing uses it; `file` is what it was on. Says who
-/// uses it otherwise. Waits for nothing but those who look at all devices.
+/// Detaches the device if it carries `label` and nothing uses it; `file` is what it was on. Says what
+/// uses it otherwise. Waits only for programs that inspect all devices for a moment.
 pub fn try_detach_unused(device: &LoopDevice, label: &str, file: &Path) -> Result<Option<String>> {
     detach_if(device, || is_labelled(device, label, file))
 }

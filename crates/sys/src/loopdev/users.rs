@@ -50,7 +50,7 @@ fn find_user(device: &LoopDevice, seen: &mut HashSet<u64>) -> Option<String> {
 
 const OPEN: &str = "has files open in it, in a mount that was detached with 'umount --lazy'";
 
-/// Nothing is reported of a process that has ended, or that may not be looked at.
+/// Nothing is reported of a process that has ended, or that this one may not inspect.
 pub(crate) fn first_process(mut use_by: impl FnMut(&Path) -> Option<String>) -> Option<String> {
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let id = entry.file_name().to_str()?.parse::<u32>().ok()?;
@@ -60,9 +60,9 @@ pub(crate) fn first_process(mut use_by: impl FnMut(&Path) -> Option<String>) -> 
     })
 }
 
-/// Processes that share a namespace see the same mounts, and a copy of a mount has a number of its
-/// own. The namespaces themselves cannot be compared: that takes more rights than to see the mounts;
-/// and so does a look at what is mounted, for which another process may have to do.
+/// Processes that share a namespace see the same mounts, and each copy of a mount has another id. The
+/// namespaces themselves cannot be compared, which takes more rights than reading the list of mounts. To inspect
+/// what is mounted takes them too; where this process lacks them, another process of the namespace may serve.
 fn mounted_for(process: &Path, number: (u32, u32), seen: &mut HashSet<u64>) -> Option<String> {
     let root = process.join("root");
     let all_shown = root.read_link().is_ok();
@@ -78,8 +78,8 @@ fn mounts_of(process: &Path) -> Vec<MountEntry> {
     mountinfo::parse(&fs::read(process.join("mountinfo")).unwrap_or_default())
 }
 
-/// The node may be bound at any path, or be one that a container runtime made; so each file that is
-/// open is looked at, but for those on filesystems that may not answer.
+/// The node may be bound at any path, or be one that a container runtime made; so each open
+/// file is inspected, except those on filesystems that may not answer.
 fn has_open(process: &Path, number: (u32, u32)) -> bool {
     let Ok(opened) = fs::read_dir(process.join("fd")) else { return false };
     let remote = remote_mounts(process);

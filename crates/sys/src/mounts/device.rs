@@ -10,7 +10,7 @@ use super::MountEntry;
 const REMOTE: [&str; 8] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "afs", "autofs"];
 
 impl MountEntry {
-    /// Could a look at what is mounted there wait for another machine or process?
+    /// Could an access to what is mounted there wait for another machine or process?
     pub(crate) fn is_remote(&self) -> bool {
         self.fs_type.starts_with("fuse") || REMOTE.contains(&self.fs_type.as_str())
     }

@@ -49,7 +49,7 @@ pub(super) fn volume(volume: v1::Volume) -> v0::Volume {
     }
 }
 
-/// V0-30: paths have no limit of their own here, so the general one holds.
+/// V0-30: paths have no separate limit here, so the general one holds.
 pub(super) fn path(field: &'static str, text: &str) -> Result<TargetPath> {
     parse::check_length(field, text)?;
     TargetPath::parse(field, text)

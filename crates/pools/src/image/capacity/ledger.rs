@@ -156,7 +156,7 @@ pub(super) struct Ledger {
     promised: u128,
     reserved: u128,
     earmarked: u128,
-    /// What the pool's files and drafts took when each was last looked at.
+    /// What the pool's files and drafts took when each was last measured.
     ///
     /// Bytes that several files share are on the disk once, but promised to each of them, as each
     /// may need its own in the end. Hence a copy counts only what it has beyond what it is a
@@ -208,7 +208,7 @@ impl Ledger {
         self.removed += u128::from(own);
     }
 
-    /// A file was looked at again.
+    /// A file was measured again.
     pub(super) fn note_seen(&mut self, (before, now): (u64, u64)) {
         self.used = (self.used + u128::from(now)).saturating_sub(u128::from(before));
     }
@@ -224,7 +224,7 @@ impl Ledger {
         self.earmarked += u128::from(physical);
     }
 
-    /// Reduces the reservations by what was allocated meanwhile or is not needed any more.
+    /// Reduces the reservations by what has been allocated or is not needed any more.
     pub(super) fn release_reserved(&mut self, promise: u64, physical: u64) {
         self.reserved = self.reserved.saturating_sub(u128::from(promise));
         self.earmarked = self.earmarked.saturating_sub(u128::from(physical));

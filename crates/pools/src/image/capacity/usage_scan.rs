@@ -1,8 +1,7 @@
-//! How much the pool's files take, looked at now and then.
+//! How much the pool's files take, scanned now and then.
 //!
-//! It costs a stat for each of them. So nothing that makes or deletes one waits for it: what was
-//! seen last serves until a thread has looked again. Only a refusal has to be sure, and looks at
-//! all of them before.
+//! It costs a stat for each of them. So nothing that makes or deletes one waits for it: what the last scan
+//! found serves until a thread has scanned again. Only a refusal has to be sure, and is preceded by a scan.
 
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -49,7 +48,7 @@ impl ImageCapacity {
         Ok(())
     }
 
-    /// Looks at all files while nothing is made or deleted.
+    /// Scans all files while nothing is made or deleted.
     pub(super) fn exactly_owned(&self, ledger: &mut Ledger) -> Result<u128> {
         let before = self.space()?.free;
         let (volumes, snapshots) = (self.catalogue.volume_index(), self.catalogue.snapshot_index());
@@ -86,7 +85,7 @@ impl ImageCapacity {
         }
     }
 
-    /// Has a scan that is under way ended in that time? Others go on meanwhile.
+    /// Has a scan that is under way ended in that time? Other calls go on during the wait.
     pub(super) fn has_scanned_within(&self, timeout: Duration) -> bool {
         const POLL_INTERVAL: Duration = Duration::from_millis(1);
         let is_under_way = || lock(&self.ledger).scan().is_under_way();

@@ -1,4 +1,4 @@
-//! Records without data of their own, one file each, and an index of them in memory.
+//! Records that have no data, one file each, and an index of them in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -2,8 +2,8 @@
 //! in one operation, so that no volume gets into two groups, however many controllers try.
 //!
 //! The volume itself is another object, which another controller may be about to delete. So the
-//! controller that lets it join changes a mark there afterwards; and the one that deletes it
-//! (`delete.rs`) looks at the mark, then for a group, and deletes only while the mark is the same. One
+//! controller that adds it to a group changes a mark there afterwards; and the controller that deletes it
+//! (`delete.rs`) reads the mark, then looks for a group, and deletes only while the mark is the same. One
 //! of the two fails.
 
 use std::sync::Arc;

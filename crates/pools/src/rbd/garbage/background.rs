@@ -26,7 +26,7 @@ type Chore = fn(&Garbage) -> Result<()>;
 /// What one thread does.
 struct Duty {
     thread: &'static str,
-    /// At start and every hour, before the others: they look at every volume.
+    /// At start and every hour, before the prompt ones: these read every volume.
     hourly: &'static [Chore],
     /// Also when there is something to do.
     prompt: &'static [Chore],

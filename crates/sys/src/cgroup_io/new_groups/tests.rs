@@ -97,7 +97,7 @@ fn a_top_that_is_gone_for_a_while_is_waited_for() {
         assert_eq!(groups.wait(&stop).unwrap(), Some(vec![]));
     }
     std::fs::create_dir(&top).unwrap();
-    // A group beside it is none of its own.
+    // A group beside it is not below it.
     std::fs::create_dir(dir.path().join("beside")).unwrap();
     let found = groups.wait(&stop).unwrap().unwrap();
     assert!(!found.contains(&dir.path().join("beside")), "{found:?}");

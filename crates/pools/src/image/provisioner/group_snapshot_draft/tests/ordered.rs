@@ -79,5 +79,5 @@ fn btrfs_members_are_of_one_instant() {
     assert!(seen.iter().all(in_order), "{seen:?}");
     assert!(seen.is_sorted(), "{seen:?}");
     let distinct = seen.windows(2).filter(|pair| pair[0] != pair[1]).count();
-    assert!(distinct > 0 && written > 20, "nothing was written meanwhile: {seen:?}");
+    assert!(distinct > 0 && written > 20, "nothing was written during the captures: {seen:?}");
 }
