@@ -23,6 +23,12 @@ impl FoundLoop {
     }
 }
 
+/// How many mounts this process sees at exactly this path.
+pub fn mounts_at(path: &Path) -> usize {
+    let all = mounts::all_mounts().expect("list the mounts");
+    all.iter().filter(|entry| entry.mount_point == path).count()
+}
+
 /// Loop devices whose files are in the directory, with these files.
 pub(crate) fn loop_devices(directory: &Path) -> Vec<FoundLoop> {
     let mut found = Vec::new();

@@ -64,7 +64,7 @@ pub use daemon::{Daemon, Predecessor};
 pub use fastrand::Rng;
 pub use group::GroupSnapshotExt;
 pub use launch::{Ended, Launch, Ran, Running, binary};
-pub use leaks::detach_by_hand;
+pub use leaks::{detach_by_hand, mounts_at};
 pub use mount_holder::MountHolder;
 pub use on_node::OnNode;
 pub use orlop_csi::proto::csi::{v0, v1};

@@ -161,7 +161,7 @@ async fn silent_connections_keep_no_probe_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn orlop_probe_tells_a_daemon_that_answers_from_one_that_does_not() {
+async fn orlop_probe_fails_unless_a_daemon_answers() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Daemon::start(&pool).await;

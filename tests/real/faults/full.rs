@@ -100,7 +100,7 @@ async fn without_space(pool: TestPool) {
 /// After a power cut the filesystem of a volume replays its log when it is mounted, which may need space. Whichever it is,
 /// the pool is what is full.
 #[tokio::test(flavor = "multi_thread")]
-async fn log_that_cannot_be_replayed_on_a_full_pool_is_replayed_later() {
+async fn log_replay_refused_by_a_full_pool_succeeds_later() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, GIB);
     let launch = Launch::on(&pool).env("ORLOP_POOL_OVERCOMMIT", "1000");

@@ -124,7 +124,7 @@ async fn growth_that_met_a_full_pool_is_completed_by_the_next_stage() {
 
 /// Killed together, as when a container is stopped by force.
 #[tokio::test(flavor = "multi_thread")]
-async fn growth_killed_with_its_daemon_is_completed_by_the_next_stage() {
+async fn killed_growth_is_completed_by_the_next_stage() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 400 * MIB);
     let mut covered = start(&pool).await;
@@ -164,7 +164,7 @@ async fn growth_without_room_is_refused_before_it_begins() {
 
 /// Nothing says that the growth has done it, so files could be lost by a repair that asks nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn filesystem_damaged_before_its_growth_is_not_repaired_by_force() {
+async fn damage_from_before_a_growth_is_not_repaired_by_force() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 400 * MIB);
     let covered = start(&pool).await;

@@ -2,15 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use orlop_sys::{loopdev, tool};
+use orlop_sys::tool;
 use orlop_tests::v1::VolumeHealthErrorType::{DataLoss, Degraded, Inaccessible};
 use orlop_tests::v1::{StorageHealthErrorType, VolumeHealthErrorType};
 use orlop_tests::*;
 
-use super::{VOLUME, read_first_mib, remount, writable};
+use super::{VOLUME, read_first_mib, remount, trigger_ext4_error, writable};
 
 type Found = Vec<(VolumeHealthErrorType, String)>;
 
@@ -170,10 +169,7 @@ async fn counted_errors_have_their_reason() {
     let volume = client.create("volume").size(VOLUME).fs("ext4").done().await;
     let node = client.on_node(&volume, mount("ext4"));
     node.up().await;
-    let device = loopdev::find(&pool.volume_data(&node.id), false).unwrap().unwrap().path();
-    let of_ext4 = Path::new("/sys/fs/ext4").join(device.file_name().unwrap());
-    fs::write(of_ext4.join("trigger_fs_error"), "a test").unwrap();
-    // Linux counts it a moment later, in a work queue.
+    trigger_ext4_error(&pool, &node);
     let deadline = Instant::now() + Duration::from_secs(60);
     while by_node(&node).await.is_empty() && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -113,7 +113,7 @@ fn an_unknown_volume_has_no_health() {
 }
 
 #[test]
-fn volumes_of_a_pool_that_is_not_there_yet_are_not_taken_for_healthy() {
+fn volumes_of_an_absent_pool_are_not_called_healthy() {
     let fixture =
         Fixture::with_pools(vec![pool("near", &zone("z1"), GIB), pool("far", &zone("z1"), GIB)]);
     let mut wanted = volume("v");

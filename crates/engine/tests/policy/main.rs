@@ -19,6 +19,7 @@ mod lists;
 mod modify;
 mod mount_groups;
 mod node_publish;
+mod node_unpublish;
 mod placement;
 mod recover;
 mod shared;

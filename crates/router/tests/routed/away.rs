@@ -7,16 +7,12 @@ use orlop_csi::proto::csi::v1::identity_client::IdentityClient;
 use orlop_model::Pool;
 use tonic::Code;
 
-use crate::cluster::{Authority, Node, controller, router_before};
-use crate::requests::{create, delete, expect, new_volume, new_volume_at};
-
-const SIZE: u64 = 1 << 30;
+use crate::cluster::{Authority, Node, SIZE, controller, router_before, two_nodes};
+use crate::requests::{create, delete, expect, list, new_volume, new_volume_at};
 
 #[tokio::test]
 async fn a_peer_that_is_away_fails_only_what_needs_it() {
-    let authority = Authority::new();
-    let (a, mut b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, mut b) = two_nodes().await;
     let (router, peers) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let on_a = create(&mut client, new_volume_at("on-a", &["a"])).await.unwrap().volume_id;
@@ -25,8 +21,7 @@ async fn a_peer_that_is_away_fails_only_what_needs_it() {
     // Before and after the router has noticed.
     for _ in 0..2 {
         expect(delete(&mut client, &on_b).await, Code::Unavailable);
-        let request = v1::ListVolumesRequest::default();
-        expect(client.list_volumes(request).await, Code::Unavailable);
+        expect(client.list_volumes(list()).await, Code::Unavailable);
         expect(create(&mut client, new_volume("anywhere")).await, Code::Unavailable);
         peers.look().await;
     }
@@ -52,9 +47,7 @@ async fn a_peer_that_is_away_fails_only_what_needs_it() {
 
 #[tokio::test]
 async fn a_volume_of_an_unknown_pool_is_not_called_deleted() {
-    let authority = Authority::new();
-    let (a, mut b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, mut b) = two_nodes().await;
     let (router, _) = router_before(&[&a, &b], &authority).await;
     let on_b = create(&mut controller(&router), new_volume_at("v", &["b"])).await.unwrap();
     b.stop();
@@ -110,9 +103,7 @@ async fn a_router_is_ready_once_a_peer_answers() {
 /// It asks the others who is there.
 #[tokio::test]
 async fn a_new_router_hears_of_a_node_that_is_away() {
-    let authority = Authority::new();
-    let (a, mut b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, mut b) = two_nodes().await;
     let (router, peers) = router_before(&[&a, &b], &authority).await;
     let on_b = create(&mut controller(&router), new_volume_at("v", &["b"])).await.unwrap();
     // As a daemon of the node a would say: its own router knows b.
@@ -127,9 +118,7 @@ async fn a_new_router_hears_of_a_node_that_is_away() {
 
 #[tokio::test]
 async fn what_was_on_a_forgotten_node_can_be_deleted() {
-    let authority = Authority::new();
-    let (a, mut b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, mut b) = two_nodes().await;
     let (router, peers) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap().volume_id;
@@ -145,16 +134,7 @@ async fn what_was_on_a_forgotten_node_can_be_deleted() {
     let why = expect(client.controller_get_volume(request.clone()).await, Code::NotFound);
     assert!(why.contains("node b"), "{why}");
     create(&mut client, new_volume("w")).await.unwrap();
-    assert_eq!(
-        client
-            .list_volumes(v1::ListVolumesRequest::default())
-            .await
-            .unwrap()
-            .into_inner()
-            .entries
-            .len(),
-        1
-    );
+    assert_eq!(client.list_volumes(list()).await.unwrap().into_inner().entries.len(), 1);
     // A router that has never seen b.
     let (other, _) = router_before(&[&a], &authority).await;
     delete(&mut controller(&other), &volume).await.unwrap();

@@ -7,10 +7,8 @@ use orlop_csi::proto::reclaimspace;
 use orlop_model::Pool;
 use tonic::Code;
 
-use crate::cluster::{Authority, Node, controller, router_before};
+use crate::cluster::{Authority, Node, SIZE, controller, router_before, two_nodes};
 use crate::requests::{MIB, create, delete, expect, new_volume_at};
-
-const SIZE: u64 = 1 << 30;
 
 fn is_on(id: &str, node: &Node) -> bool {
     id.contains(&format!("-{}-", node.pool.id()))
@@ -18,9 +16,7 @@ fn is_on(id: &str, node: &Node) -> bool {
 
 #[tokio::test]
 async fn each_call_reaches_the_node_of_its_volume() {
-    let authority = Authority::new();
-    let (a, b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, b) = two_nodes().await;
     let (router, _) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     for node in [&a, &b] {
@@ -114,9 +110,7 @@ async fn other_protocols_go_the_same_way() {
 
 #[tokio::test]
 async fn changed_blocks_are_streamed_from_their_node() {
-    let authority = Authority::new();
-    let (a, b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, b) = two_nodes().await;
     let (router, _) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap();
@@ -146,9 +140,7 @@ async fn changed_blocks_are_streamed_from_their_node() {
 
 #[tokio::test]
 async fn groups_are_made_where_their_volumes_are() {
-    let authority = Authority::new();
-    let (a, b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, b) = two_nodes().await;
     let (router, _) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let mut ids = Vec::new();

@@ -7,10 +7,8 @@ use orlop_csi::proto::csi::v1;
 use orlop_router::{TlsError, TlsFiles, TlsIdentity};
 use tonic::Code;
 
-use crate::cluster::{Authority, Node, controller, router_at, router_before};
+use crate::cluster::{Authority, Node, SIZE, controller, router_at, router_before};
 use crate::requests::{create, expect, new_volume_at};
-
-const SIZE: u64 = 1 << 30;
 
 #[tokio::test]
 async fn a_certificate_of_another_authority_is_refused() {

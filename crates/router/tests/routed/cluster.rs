@@ -12,7 +12,7 @@ use orlop_csi::{ClusterMemory, Executor, Features, Mode, Routes};
 use orlop_engine::request::NodeInfo;
 use orlop_engine::{Engine, EngineSettings};
 use orlop_host::MemoryHost;
-use orlop_model::Topology;
+use orlop_model::{Pool, Topology};
 use orlop_pools::{MemoryPool, MemoryPoolConfig};
 use orlop_router::{
     OwnCertificate, PeerGate, PeerListener, Peers, PeersConfig, Router, TlsFiles, TlsIdentity,
@@ -22,6 +22,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 pub(crate) const NODE_KEY: &str = "orlop.example/node";
+
+/// Of the pool of one node, unless a test says otherwise.
+pub(crate) const SIZE: u64 = 1 << 30;
 
 /// Issues certificates for nodes.
 pub(crate) struct Authority {
@@ -92,7 +95,7 @@ pub(crate) struct Node {
     pub(crate) routes: Routes,
     pub(crate) address: SocketAddr,
     pub(crate) memory: ClusterMemory,
-    /// Of its own, so that all that it does ends with it.
+    /// One for each node, so that all that it does ends with it.
     runtime: Option<Runtime>,
 }
 
@@ -117,7 +120,7 @@ fn routes(
     };
     let executor = Arc::new(Executor::starting());
     if let Some(pools) = pools {
-        let pools = pools.into_iter().map(|pool| pool as Arc<dyn orlop_model::Pool>).collect();
+        let pools = pools.into_iter().map(|pool| pool as Arc<dyn Pool>).collect();
         let engine = Engine::new(pools, Arc::new(MemoryHost::default()), settings).unwrap();
         executor.ready(Arc::new(engine));
     }
@@ -223,7 +226,23 @@ impl Drop for Node {
     }
 }
 
-/// A router of its own, in front of nothing.
+/// Daemons of the nodes a and b.
+pub(crate) async fn two_nodes() -> (Authority, Node, Node) {
+    let authority = Authority::new();
+    let a = Node::start("a", &authority, SIZE).await;
+    let b = Node::start("b", &authority, SIZE).await;
+    (authority, a, b)
+}
+
+/// Stops the node, and says that it is gone for good, as `orlop node forget` does.
+pub(crate) async fn stop_and_forget(node: &mut Node, peers: &Peers) {
+    node.stop();
+    peers.look().await;
+    peers.forget(&node.name, [node.pool.id().clone()].into()).await;
+    peers.look().await;
+}
+
+/// A router that serves no pool itself.
 pub(crate) async fn router_before(nodes: &[&Node], authority: &Authority) -> (Router, Arc<Peers>) {
     let addresses = nodes.iter().map(|node| node.address.to_string()).collect();
     router_at(addresses, "router", authority.files("router")).await

@@ -8,25 +8,14 @@ use orlop_csi::{Resource, Verdict};
 use orlop_model::{Pool, PoolId};
 use tonic::Code;
 
-use crate::cluster::{Authority, Node, controller, router_at, router_before};
-use crate::requests::{create, delete, expect, new_volume, new_volume_at};
-
-const SIZE: u64 = 1 << 30;
-
-async fn two_nodes() -> (Authority, Node, Node) {
-    let authority = Authority::new();
-    let a = Node::start("a", &authority, SIZE).await;
-    let b = Node::start("b", &authority, SIZE).await;
-    (authority, a, b)
-}
+use crate::cluster::{
+    Node, SIZE, controller, router_at, router_before, stop_and_forget, two_nodes,
+};
+use crate::requests::{create, delete, expect, list, new_volume, new_volume_at};
 
 /// What is judged when it is forgotten.
 fn resources_of(node: &Node) -> [Resource; 2] {
     [Resource::Node(node.name.clone()), Resource::Pool(node.pool.id().clone())]
-}
-
-fn list() -> v1::ListVolumesRequest {
-    v1::ListVolumesRequest::default()
 }
 
 /// Each keeps a call open on every node, and a connection has a limit of calls.
@@ -94,10 +83,7 @@ async fn a_forgotten_node_that_comes_back_counts_again() {
     let (router, peers) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap().volume_id;
-    b.stop();
-    peers.look().await;
-    peers.forget("b", [b.pool.id().clone()].into()).await;
-    peers.look().await;
+    stop_and_forget(&mut b, &peers).await;
     delete(&mut client, &volume).await.unwrap();
     let mut b = Node::serve("b", authority.files("b"), Arc::clone(&b.pool), b.address).await;
     peers.look().await;

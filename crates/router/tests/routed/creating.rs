@@ -4,10 +4,8 @@ use orlop_csi::proto::csi::v1;
 use orlop_model::Pool;
 use tonic::Code;
 
-use crate::cluster::{Authority, Node, controller, router_before};
+use crate::cluster::{Authority, Node, SIZE, controller, router_before, two_nodes};
 use crate::requests::{MIB, create, delete, expect, new_volume, new_volume_at};
-
-const SIZE: u64 = 1 << 30;
 
 fn volumes(node: &Node) -> usize {
     node.pool.catalogue().volumes(None, 0).unwrap().len()
@@ -63,9 +61,7 @@ async fn a_repeated_creation_meets_the_first_one() {
 
 #[tokio::test]
 async fn a_snapshot_of_another_volume_has_its_name() {
-    let authority = Authority::new();
-    let (a, b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, b) = two_nodes().await;
     let (router, _) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let one = create(&mut client, new_volume_at("one", &["a"])).await.unwrap();
@@ -83,9 +79,7 @@ async fn a_snapshot_of_another_volume_has_its_name() {
 /// Two routers, each with its own idea of who has more space.
 #[tokio::test(flavor = "multi_thread")]
 async fn routers_at_once_create_one_volume() {
-    let authority = Authority::new();
-    let (a, b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, b) = two_nodes().await;
     let c = Node::start("c", &authority, SIZE).await;
     let mut routers = Vec::new();
     for _ in 0..3 {
@@ -116,9 +110,7 @@ async fn routers_at_once_create_one_volume() {
 /// The caller hangs up at any moment, and calls again, also through another router.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_creation_is_not_made_elsewhere() {
-    let authority = Authority::new();
-    let (a, b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, b) = two_nodes().await;
     let (one, _) = router_before(&[&a, &b], &authority).await;
     let (two, _) = router_before(&[&a, &b], &authority).await;
     for round in 0..40u64 {

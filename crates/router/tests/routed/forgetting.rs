@@ -7,21 +7,10 @@ use orlop_csi::{Resource, Verdict};
 use orlop_model::Pool;
 use tonic::Code;
 
-use crate::cluster::{Authority, Node, controller, router_before, router_that_remembers};
-use crate::requests::{create, delete, expect, new_volume, new_volume_at};
-
-const SIZE: u64 = 1 << 30;
-
-async fn two_nodes() -> (Authority, Node, Node) {
-    let authority = Authority::new();
-    let a = Node::start("a", &authority, SIZE).await;
-    let b = Node::start("b", &authority, SIZE).await;
-    (authority, a, b)
-}
-
-fn list() -> v1::ListVolumesRequest {
-    v1::ListVolumesRequest::default()
-}
+use crate::cluster::{
+    Node, SIZE, controller, router_before, router_that_remembers, stop_and_forget, two_nodes,
+};
+use crate::requests::{create, delete, expect, list, new_volume, new_volume_at};
 
 /// Its disk was put into another machine after all, and only the router remembers that.
 #[tokio::test]
@@ -54,10 +43,7 @@ async fn pools_of_a_node_that_was_replaced_stay_forgotten() {
     let (router, peers) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap().volume_id;
-    b.stop();
-    peers.look().await;
-    peers.forget("b", [b.pool.id().clone()].into()).await;
-    peers.look().await;
+    stop_and_forget(&mut b, &peers).await;
     // The new machine has the old name, and does not know its pools at first.
     let mut opening = Node::opening("b", authority.files("b"), b.address).await;
     peers.look().await;
@@ -111,10 +97,7 @@ async fn a_restart_does_not_miss_a_forgotten_node() {
     let (authority, a, mut b) = two_nodes().await;
     let run = tempfile::tempdir().unwrap();
     let (_, peers) = router_that_remembers(&[&a, &b], &authority, run.path()).await;
-    b.stop();
-    peers.look().await;
-    peers.forget("b", [b.pool.id().clone()].into()).await;
-    peers.look().await;
+    stop_and_forget(&mut b, &peers).await;
     for _ in 0..2 {
         let (router, _) = router_that_remembers(&[&a, &b], &authority, run.path()).await;
         controller(&router).list_volumes(list()).await.unwrap();

@@ -9,10 +9,8 @@ use orlop_model::Pool;
 use orlop_router::Router;
 use tonic::Code;
 
-use crate::cluster::{Authority, Node, controller, router_before};
+use crate::cluster::{Authority, Node, SIZE, controller, router_before};
 use crate::requests::{create, expect, new_volume_at};
-
-const SIZE: u64 = 1 << 30;
 
 struct Fixture {
     authority: Authority,

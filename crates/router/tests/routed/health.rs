@@ -6,10 +6,8 @@ use orlop_csi::proto::csi::v1;
 use orlop_model::{Condition, HealthReason};
 use tonic::Code;
 
-use crate::cluster::{Authority, Node, controller, router_before};
+use crate::cluster::{Node, controller, router_before, two_nodes};
 use crate::requests::{at, create, expect, new_volume_at};
-
-const SIZE: u64 = 1 << 30;
 
 fn spoil(node: &Node, volume_id: &str) {
     let condition = Condition::abnormal(HealthReason::PoolFull, "below the floor");
@@ -26,9 +24,7 @@ fn page(max_entries: i32, starting_token: String) -> v1::ControllerListVolumeHea
 
 #[tokio::test]
 async fn pages_hold_each_unwell_volume_once() {
-    let authority = Authority::new();
-    let (a, b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, b) = two_nodes().await;
     let (router, _) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let mut sick = BTreeSet::new();
@@ -65,9 +61,7 @@ async fn pages_hold_each_unwell_volume_once() {
 
 #[tokio::test]
 async fn the_daemon_of_the_volume_tells_its_health() {
-    let authority = Authority::new();
-    let (a, mut b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, mut b) = two_nodes().await;
     let (router, peers) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let on_a = create(&mut client, new_volume_at("on-a", &["a"])).await.unwrap().volume_id;
@@ -92,9 +86,7 @@ async fn the_daemon_of_the_volume_tells_its_health() {
 
 #[tokio::test]
 async fn snapshots_are_usable_from_the_node_of_their_source() {
-    let authority = Authority::new();
-    let (a, b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, b) = two_nodes().await;
     let (router, _) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let volume = create(&mut client, new_volume_at("on-b", &["b"])).await.unwrap().volume_id;

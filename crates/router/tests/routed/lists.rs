@@ -3,16 +3,12 @@
 use orlop_csi::proto::csi::v1;
 use tonic::Code;
 
-use crate::cluster::{Authority, Node, controller, router_before};
+use crate::cluster::{Authority, Node, SIZE, controller, router_before, two_nodes};
 use crate::requests::{at, create, delete, expect, new_volume_at};
-
-const SIZE: u64 = 1 << 30;
 
 #[tokio::test]
 async fn pages_hold_each_volume_once() {
-    let authority = Authority::new();
-    let (a, b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, b) = two_nodes().await;
     let (router, _) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let mut made = std::collections::BTreeSet::new();
@@ -45,9 +41,7 @@ async fn pages_hold_each_volume_once() {
 
 #[tokio::test]
 async fn snapshots_are_listed_from_everywhere_or_one_source() {
-    let authority = Authority::new();
-    let (a, b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, b) = two_nodes().await;
     let (router, _) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let mut sources = Vec::new();
@@ -98,9 +92,7 @@ async fn capacity_is_that_of_the_place_or_of_all() {
 
 #[tokio::test]
 async fn what_works_on_each_node_is_offered() {
-    let authority = Authority::new();
-    let (a, b) =
-        (Node::start("a", &authority, SIZE).await, Node::start("b", &authority, SIZE).await);
+    let (authority, a, b) = two_nodes().await;
     let (router, _) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     let request = v1::ControllerGetCapabilitiesRequest {};

@@ -41,6 +41,10 @@ pub(crate) fn new_volume_at(name: &str, nodes: &[&str]) -> v1::CreateVolumeReque
     }
 }
 
+pub(crate) fn list() -> v1::ListVolumesRequest {
+    v1::ListVolumesRequest::default()
+}
+
 pub(crate) async fn create(
     client: &mut ControllerClient<Router>,
     request: v1::CreateVolumeRequest,

@@ -21,7 +21,7 @@ fn contents(mut output: File) -> String {
 }
 
 #[test]
-fn program_has_the_given_variables_alone_and_both_streams_in_one_file() {
+fn program_gets_given_variables_only_and_one_output_file() {
     let output = tempfile::tempfile().unwrap();
     let mut program = start("echo $GIVEN; echo ${HOME-none} >&2; exit 3", &output);
     let status = program.ended_within(PATIENCE).unwrap();

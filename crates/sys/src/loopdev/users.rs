@@ -113,3 +113,6 @@ fn use_by_device(device: &LoopDevice, number: (u32, u32)) -> Option<String> {
     let holder = fs::read_dir(device.sysfs().join("holders")).ok()?.flatten().next()?;
     Some(format!("{} is built on it", holder.file_name().to_string_lossy()))
 }
+
+#[cfg(test)]
+mod tests;
