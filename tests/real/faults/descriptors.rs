@@ -65,3 +65,43 @@ async fn daemon_recovers_from_descriptor_exhaustion() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// What could not be finished on one pool may be there all the same, and must not be created on another as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shortage_of_descriptors_creates_no_second_volume() {
+    const ROUNDS: usize = 120;
+    const AT_ONCE: usize = 12;
+    needs_root!();
+    let one = TestPool::new(PoolFs::Directory, 0);
+    let two = one.beside("two", PoolFs::Directory, 0);
+    let overcommit = "overcommit = 1000.0";
+    let pools = [("one", &one, overcommit), ("two", &two, overcommit)];
+    let mut daemon = Launch::on_several(&pools).start().await;
+    let client = daemon.client();
+    for round in 0..ROUNDS {
+        // So few above what is open now that some of the calls fail, each time at other steps.
+        limit(&daemon, open_files(&daemon) + 2 + round % 20);
+        let creations = (0..AT_ONCE).map(|number| {
+            let client = client.clone();
+            async move {
+                let name = format!("volume-{round}-{number}");
+                // Most of them are refused.
+                let _ = client.create(&name).size(MIB).block().send().await;
+            }
+        });
+        let creations: Vec<_> = creations.map(tokio::spawn).collect();
+        for creation in creations {
+            creation.await.unwrap();
+        }
+        limit(&daemon, 1024);
+    }
+    daemon.restart().await;
+    let volumes = daemon.client().list_volumes().await.unwrap();
+    assert!(!volumes.is_empty());
+    let digest = |id: &str| id.rsplit('-').next().unwrap().to_owned();
+    let mut digests = std::collections::BTreeSet::new();
+    for volume in &volumes {
+        let id = &volume.volume.as_ref().unwrap().volume_id;
+        assert!(digests.insert(digest(id)), "two volumes of one name, one of them is {id}");
+    }
+}

@@ -259,6 +259,11 @@ impl ObjectDir {
         self.0.join(Self::DATA)
     }
 
+    /// True also if that cannot be found out.
+    pub(super) fn may_exist(&self) -> bool {
+        self.0.try_exists().unwrap_or(true)
+    }
+
     /// Makes the directory itself; it must not be there yet.
     pub(super) fn create(&self) -> Result<()> {
         file::create_directory(&self.0)

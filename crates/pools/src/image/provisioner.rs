@@ -360,18 +360,27 @@ impl PendingObject {
         if record.is_copy() || reservation.shared() > 0 {
             self.note_shared(reservation.shared());
         }
-        match self.move_to(&index.directory_of(record.id()), record)? {
-            RenameOutcome::Renamed => {
+        let directory = index.directory_of(record.id());
+        match self.move_to(&directory, record) {
+            Ok(RenameOutcome::Renamed) => {
                 let object = NewObject { record: record.clone(), allocated, reservation };
                 capacity.enter_all(index, vec![object], || {});
                 Ok(record.clone())
             }
-            RenameOutcome::TargetExists => {
-                capacity.adopt(index, record.id())?;
+            Ok(RenameOutcome::TargetExists) => {
+                capacity.adopt(index, record.id()).map_err(|why| created_already(record, why))?;
                 let found = index.require(record.id())?;
                 found.check_answers(record)?;
                 Ok(found)
             }
+            Err(why) if directory.may_exist() => {
+                // The catalogue has to know it: a repeated call must find it, and create no second one elsewhere.
+                if let Err(error) = capacity.adopt(index, record.id()) {
+                    tracing::error!(id = %record.id(), %error, "cannot read what was just created");
+                }
+                Err(created_already(record, why))
+            }
+            Err(why) => Err(why),
         }
     }
 
@@ -401,6 +410,15 @@ impl PendingObject {
         }
         file::rename_new(self.home.0.directory(), directory.directory()).map_err(cannot(creating))
     }
+}
+
+/// Another pool takes what does not fit into this one; not so what has its name here already.
+fn created_already<R: Recorded>(record: &R, why: Error) -> Error {
+    if let Error::Exhausted(reason) = why {
+        let doing = format!("finish the creation of {} {}", R::KIND, record.id());
+        return Error::failed(doing, reason);
+    }
+    why
 }
 
 /// Gives an empty file its length and all space for it.

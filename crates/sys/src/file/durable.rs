@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -180,24 +181,32 @@ pub enum RenameOutcome {
 }
 
 /// Renames durably, and only if nothing has the new name: the step in which a thing is born.
+///
+/// The directories are opened first: after the rename, a shortage of descriptors must not look like a failure to
+/// create anything.
 pub fn rename_new(from: &Path, to: &Path) -> Result<RenameOutcome> {
+    let (old_parent, new_parent) = (parent_of(from), parent_of(to));
+    let new_directory = open_dir(new_parent)?;
+    let old_directory = if old_parent == new_parent { None } else { Some(open_dir(old_parent)?) };
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => crash::after("rename"),
         Err(Errno::EXIST) => return Ok(RenameOutcome::TargetExists),
         Err(errno) => return Err(errno).on("rename", from),
     }
-    let (old_parent, new_parent) = (parent_of(from), parent_of(to));
-    sync_dir(new_parent)?;
-    if old_parent != new_parent {
-        sync_dir(old_parent)?;
+    fsync(new_directory).effect_on("sync", new_parent)?;
+    if let Some(directory) = old_directory {
+        fsync(directory).effect_on("sync", old_parent)?;
     }
     Ok(RenameOutcome::Renamed)
 }
 
 pub fn sync_dir(dir: &Path) -> Result<()> {
+    fsync(open_dir(dir)?).effect_on("sync", dir)
+}
+
+fn open_dir(dir: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = open(dir, flags, Mode::empty()).on("open", dir)?;
-    fsync(directory).effect_on("sync", dir)
+    open(dir, flags, Mode::empty()).on("open", dir)
 }
 
 /// Writes back everything of the filesystem that holds `path`.
