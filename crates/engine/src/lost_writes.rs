@@ -42,14 +42,15 @@ impl WritebackChecks {
         self.checks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before an unmount, which a check would make fail, as it has the filesystem open. It takes no longer than
-    /// the unmount would, as that writes back the same.
-    pub(crate) fn wait_for(&self, id: &VolumeId) {
+    /// Before a volume is detached: a check has its filesystem or its device open. It takes no longer than
+    /// the last unmount would, as that writes back the same. `false`: it is still under way.
+    fn wait_for(&self, id: &VolumeId) -> bool {
         let is_under_way = |all: &mut BTreeMap<VolumeId, Check>| {
             all.get(id).is_some_and(|check| check.is_under_way)
         };
-        // What is still under way then is for the unmount to say.
-        drop(self.ended.wait_timeout_while(self.all(), UNMOUNT_TIMEOUT, is_under_way));
+        let waited = self.ended.wait_timeout_while(self.all(), UNMOUNT_TIMEOUT, is_under_way);
+        let (_all, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        !waited.timed_out()
     }
 
     /// False: one is under way, or there was one not long ago.
@@ -121,6 +122,17 @@ impl Engine {
             Ok(_) => drop(waiting.recv_timeout(CHECK_TIMEOUT)),
             Err(error) => tracing::debug!(%error, "cannot start a thread to look for lost writes"),
         }
+    }
+
+    /// Before the last mount of a volume goes, and its device. A path of a workload can be unmounted at any time.
+    pub(crate) fn check_written_back(&self, id: &VolumeId) -> Result<()> {
+        if self.writeback_checks().wait_for(id) {
+            return Ok(());
+        }
+        Err(Error::precondition(format!(
+            "cannot unstage volume {id}: what was written to it is still being written back, and that does not end; \
+             free some space of its pool, or repair its storage, and repeat the call"
+        )))
     }
 
     /// Syncs before a copy. The kernel tells a lost write to this sync and to no later one, so it is noted.

@@ -11,14 +11,28 @@ use crate::node_stage::stage_access;
 use crate::request::{VolumeRef, VolumeStats, VolumeUsage};
 use crate::sharing::device_trouble;
 
+/// What this node sees of a volume at a path where it is staged or published.
+struct NodeView {
+    stats: VolumeStats,
+    /// `None` if it is gone, or does not reach the volume.
+    device: Option<Device>,
+}
+
+impl NodeView {
+    fn without_device(reason: HealthReason, message: impl Into<String>) -> Self {
+        Self { stats: unknown(reason, message), device: None }
+    }
+}
+
 impl Engine {
     pub fn volume_stats(&self, volume: &VolumeRef, path: &TargetPath) -> Result<VolumeStats> {
         let id = self.resolve(volume)?;
         let (pool, _) = self.require_volume(&id)?;
         let node = self.host().node_record(&id)?;
         let stage = self.stage_at(pool, &id, &node, path)?;
-        let stats = with_pool_condition(pool, &id, self.looked_at(pool, &id, stage, path)?);
-        if let Some(at) = written_at(pool, &id, stage, path)? {
+        let NodeView { stats, device } = self.node_view(pool, &id, stage, path)?;
+        let stats = with_pool_condition(pool, &id, stats);
+        if let Some(at) = device.and_then(|device| written_at(device, stage, path)) {
             self.look_for_lost_writes(&id, at, stats.condition.is_abnormal());
         }
         Ok(VolumeStats { condition: self.with_lost_writes(&id, stats.condition), ..stats })
@@ -80,26 +94,26 @@ impl Engine {
         Ok(false)
     }
 
-    /// What is seen of the volume on this node at the path, where it is staged or published.
-    fn looked_at(
+    fn node_view(
         &self,
         pool: &PoolRef,
         id: &VolumeId,
         stage: &Stage,
         path: &TargetPath,
-    ) -> Result<VolumeStats> {
+    ) -> Result<NodeView> {
         let device = pool.devices().attached(id, stage_access(pool, stage))?;
         let Some(device) = device else {
             let gone = "the volume's device is gone from this node";
-            return Ok(unknown(HealthReason::DeviceMissing, gone));
+            return Ok(NodeView::without_device(HealthReason::DeviceMissing, gone));
         };
         if let Some(trouble) = device_trouble(pool, id)? {
-            return Ok(unknown(HealthReason::DeviceErrors, trouble));
+            return Ok(NodeView::without_device(HealthReason::DeviceErrors, trouble));
         }
-        match stage.capability.is_block() {
+        let stats = match stage.capability.is_block() {
             true => self.block_stats(&device),
             false => self.filesystem_stats(pool, id, stage, path, &device),
-        }
+        }?;
+        Ok(NodeView { stats, device: Some(device) })
     }
 
     pub(crate) fn problems_at(
@@ -109,7 +123,7 @@ impl Engine {
         stage: &Stage,
         path: &TargetPath,
     ) -> Result<Vec<Problem>> {
-        Ok(self.looked_at(pool, id, stage, path)?.condition.into_problems())
+        Ok(self.node_view(pool, id, stage, path)?.stats.condition.into_problems())
     }
 
     fn block_stats(&self, device: &Device) -> Result<VolumeStats> {
@@ -169,20 +183,14 @@ fn with_pool_condition(pool: &PoolRef, id: &VolumeId, stats: VolumeStats) -> Vol
 }
 
 /// Where a workload writes to the volume on this node; `None` if nothing can write to it.
-fn written_at(
-    pool: &PoolRef,
-    id: &VolumeId,
-    stage: &Stage,
-    path: &TargetPath,
-) -> Result<Option<WrittenAt>> {
-    if stage.read_only || device_trouble(pool, id)?.is_some() {
-        return Ok(None);
+fn written_at(device: Device, stage: &Stage, path: &TargetPath) -> Option<WrittenAt> {
+    if stage.read_only {
+        return None;
     }
-    let device = pool.devices().attached(id, stage_access(pool, stage))?;
-    Ok(device.map(|device| match stage.capability.is_block() {
+    Some(match stage.capability.is_block() {
         true => WrittenAt::Device(device),
         false => WrittenAt::Mount(path.clone(), device),
-    }))
+    })
 }
 
 fn unknown(reason: HealthReason, message: impl Into<String>) -> VolumeStats {

@@ -212,6 +212,7 @@ impl Engine {
             return Err(only_copy(id, lost));
         }
         if self.is_mounted_of(&devices, &stage.path)? {
+            self.check_written_back(id)?;
             self.unmount(id, &stage.path)?;
         }
         if !stage.capability.is_block() {

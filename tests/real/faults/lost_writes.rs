@@ -39,16 +39,23 @@ fn overcommitted(pool: &TestPool) -> Launch {
     Launch::on(pool).env("ORLOP_POOL_OVERCOMMIT", "10")
 }
 
+/// Once all answers agree: while the kernel writes back, the space of the pool changes between two of them.
 async fn condition_everywhere(node: &OnNode, client: &Client) -> v1::VolumeCondition {
-    let on_node = node.stats().await.unwrap().volume_condition.unwrap();
-    let by_controller = client.condition(&node.id).await.unwrap();
-    let listed = client.list_volumes().await.unwrap();
-    let entry =
-        listed.into_iter().find(|entry| entry.volume.as_ref().unwrap().volume_id == node.id);
-    let in_list = entry.unwrap().status.unwrap().volume_condition.unwrap();
-    assert_eq!(by_controller, in_list, "both answers of the controller agree");
-    assert_eq!(on_node.abnormal, by_controller.abnormal, "{on_node:?} {by_controller:?}");
-    on_node
+    let deadline = std::time::Instant::now() + crate::faults::PATIENCE;
+    loop {
+        let on_node = node.stats().await.unwrap().volume_condition.unwrap();
+        let by_controller = client.condition(&node.id).await.unwrap();
+        let listed = client.list_volumes().await.unwrap();
+        let entry =
+            listed.into_iter().find(|entry| entry.volume.as_ref().unwrap().volume_id == node.id);
+        let in_list = entry.unwrap().status.unwrap().volume_condition.unwrap();
+        if by_controller == in_list && on_node.abnormal == by_controller.abnormal {
+            return on_node;
+        }
+        let differ = format!("{on_node:?} {by_controller:?} {in_list:?}");
+        assert!(std::time::Instant::now() < deadline, "the answers do not agree: {differ}");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
 }
 
 /// Whatever the filesystem, and also if the space is there again by the time that one looks.

@@ -46,6 +46,7 @@ impl Engine {
                 self.check_unpublished(pool, id)?;
                 check_answers(pool, id)?;
                 pool.devices().check_detachable(id)?;
+                self.check_written_back(id)?;
                 self.unmount(id, path)?;
                 self.host().ensure_unmounted_elsewhere(path)?;
                 match self.live_stage(pool, id)? {
@@ -84,7 +85,6 @@ impl Engine {
 
     /// The machine knows paths, but not of which volume.
     pub(crate) fn unmount(&self, id: &VolumeId, path: &TargetPath) -> Result<()> {
-        self.writeback_checks().wait_for(id);
         match self.host().ensure_unmounted(path) {
             Err(Error::Precondition(reason)) => {
                 let text = format!("cannot unmount volume {id}: {reason}");
@@ -102,8 +102,12 @@ impl Engine {
     ) -> Result<()> {
         let mut node = self.host().node_record(id)?;
         pool.devices().check_detachable(id)?;
-        if self.is_mounted_from(pool, id, path)? {
+        let is_mounted = self.is_mounted_from(pool, id, path)?;
+        if is_mounted {
             check_can_be_unmounted(pool, id, node.stage.as_ref())?;
+        }
+        self.check_written_back(id)?;
+        if is_mounted {
             self.unmount(id, path)?;
         }
         // Also when it was unmounted before: a crash may have come between the two.

@@ -36,3 +36,23 @@ fn writes_that_a_full_disk_did_not_take_are_found_once() {
         hog.set_len(0).unwrap();
     }
 }
+
+/// A sync may wait for its device without end.
+#[test]
+fn what_is_synced_can_be_unmounted() {
+    if !root() {
+        return;
+    }
+    for kind in FsKind::ALL {
+        let (home, dir) = (Volume::new(FsKind::Xfs), scratch());
+        let disk = Disk::formatted(home.root(), SMALL, kind);
+        let mounted = Mounted::new(&disk, kind, dir.path().join("mnt"), &[]);
+        let unmounted =
+            || rustix::mount::unmount(&mounted.point, rustix::mount::UnmountFlags::empty());
+        let file = open(&mounted.point, READ, Mode::empty()).unwrap();
+        assert_eq!(unmounted(), Err(Errno::BUSY), "{kind}");
+        let file = without_mount(file).unwrap();
+        unmounted().unwrap();
+        syncfs(file).unwrap();
+    }
+}
