@@ -15,6 +15,8 @@ use crate::crash;
 use crate::error::{Context, Result};
 use crate::resolve::{descriptor_path, open_existing};
 
+/// Shorter than the kernel takes in one call, which is 4096 with the zero at the end.
+const LONGEST_PIECE: usize = 4000;
 const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 
 /// Lets `gid` read and write everything below `root`, and everything made there later, whatever
@@ -79,14 +81,34 @@ fn give_directory_contents(
     Ok(directories)
 }
 
+/// In pieces: a tree may be deeper than a path may be long.
 fn open_below(root: &OwnedFd, directory: &Path) -> CallResult<OwnedFd> {
-    openat2(
-        root,
-        directory,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
-    )
+    let mut left = directory.as_os_str().as_bytes();
+    let mut at: Option<OwnedFd> = None;
+    loop {
+        let end = match left.get(..LONGEST_PIECE) {
+            // Names are shorter than a piece, so there is a place to cut it.
+            Some(piece) => {
+                piece.iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?
+            }
+            None => left.len(),
+        };
+        let (piece, rest) = left.split_at(end);
+        let is_last = rest.is_empty();
+        let access = if is_last { OFlags::RDONLY } else { OFlags::PATH };
+        let opened = openat2(
+            at.as_ref().unwrap_or(root),
+            piece,
+            access | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
+        )?;
+        if is_last {
+            return Ok(opened);
+        }
+        at = Some(opened);
+        left = rest.get(1..).unwrap_or_default();
+    }
 }
 
 /// Directories are only looked at: their turn comes when they are walked.

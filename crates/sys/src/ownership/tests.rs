@@ -122,6 +122,25 @@ fn a_deep_tree_is_walked_to_its_end() {
     assert_eq!(gid_and_mode(&deep.join("file")).0, GROUP);
 }
 
+/// No path leads to its end: only a walk by descriptors does.
+#[test]
+fn a_tree_deeper_than_a_path_is_long_is_walked() {
+    if !root() {
+        return;
+    }
+    let volume = Volume::new(FsKind::Ext4);
+    let script = "cd \"$0\"; n=$(printf %0200d 7); i=0; \
+                  while [ $i -lt 60 ]; do mkdir $n && cd -P $n || exit 1; i=$((i + 1)); done; echo x > file";
+    let walk = "cd \"$0\"; n=$(printf %0200d 7); i=0; \
+                while [ $i -lt 60 ]; do cd -P $n || exit 1; i=$((i + 1)); done; stat -c '%g %a' . file";
+    let arguments = |script| ["-c".as_ref(), OsStr::new(script), volume.root().as_os_str()];
+    tool::run("bash", arguments(script)).unwrap();
+    apply_group(volume.root(), GROUP).unwrap();
+    let found = tool::run("bash", arguments(walk)).unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    assert_eq!(found, format!("{GROUP} 2775\n{GROUP} 664\n"));
+}
+
 #[test]
 fn group_writable_acl_is_kept() {
     let mut acl = acl_for_group(0o755);
