@@ -2,8 +2,8 @@
 
 use orlop_model::{
     ALLOCATION_UNIT, CapabilitySet, CapacityRange, ContentSource, Draft, Error, FormatState,
-    FsType, IoLimits, NameDigest, NewFilesystem, NewVolume, PoolId, Result, VolumeId,
-    VolumeParameters, VolumeRecord,
+    FsType, IoLimits, NameDigest, NewFilesystem, NewVolume, PoolId, Result, SnapshotRecord,
+    VolumeId, VolumeParameters, VolumeRecord,
 };
 
 use crate::difference::{differs, parameters_differ, source_differs};
@@ -191,7 +191,7 @@ impl Engine {
             ContentSource::Snapshot(id) => {
                 let lock = self.locks().shared(Key::Snapshot(id.digest().clone()))?;
                 let (pool, snapshot) = self.require_snapshot(id)?;
-                let (size_bytes, format) = (snapshot.size_bytes, snapshot.format);
+                let (size_bytes, format) = (snapshot.size_bytes, restored_format(&snapshot)?);
                 Ok(LockedSource { pool, size_bytes, format, volume: None, _lock: lock })
             }
             ContentSource::Volume(id) => {
@@ -313,11 +313,31 @@ pub(crate) fn copied_format(volume: &VolumeRecord) -> Result<FormatState> {
             volume.label()
         )));
     }
+    let changing = match volume.format {
+        FormatState::Formatting { .. } => "its filesystem is being made, or that was interrupted",
+        FormatState::Blank
+        | FormatState::Formatted { .. }
+        | FormatState::Copied { .. }
+        | FormatState::Renewing { .. }
+        | FormatState::Raw => "the UUID of its filesystem is being renewed",
+    };
     volume.format.of_copy().ok_or_else(|| {
         Error::precondition(format!(
-            "cannot copy {}: the UUID of its filesystem is being renewed; stage it once, then \
-             copy it",
+            "cannot copy {}: {changing}; stage it once, then copy it",
             volume.label()
+        ))
+    })
+}
+
+/// Earlier versions took snapshots of volumes that were being formatted. Such a snapshot may be empty, or
+/// hold what was written since.
+fn restored_format(snapshot: &SnapshotRecord) -> Result<FormatState> {
+    snapshot.format.of_copy().ok_or_else(|| {
+        Error::precondition(format!(
+            "cannot restore {}: it was taken while the filesystem of its volume was being made, so that a volume \
+             made from it would be formatted; delete it, or, if it holds data, change `formatting` to \
+             `copied` in its record",
+            snapshot.label()
         ))
     })
 }

@@ -117,9 +117,10 @@ impl Engine {
         } else {
             self.capture_frozen(&mounts, capture)?;
         }
-        watched
-            .into_iter()
-            .try_for_each(|(id, before, device)| self.check_unwritten(pool, &id, &device, before))
+        watched.into_iter().try_for_each(|(id, before, device)| {
+            self.check_unwritten(pool, &id, &device, before)
+        })?;
+        sources.iter().try_for_each(|source| check_unchanged(pool, source))
     }
 
     /// Copying piece by piece while a workload writes gives a state that never was. Writers of
@@ -236,6 +237,21 @@ impl Engine {
             None => Writers::Device { device, published: true },
         })
     }
+}
+
+/// What the copy's record says comes from that of its source, which was read before the copy was made. On a
+/// shared pool, a node may have formatted the volume and written to it since: a copy that counts
+/// as never formatted would be formatted.
+fn check_unchanged(pool: &PoolRef, before: &VolumeRecord) -> Result<()> {
+    let now = pool.catalogue().volume(&before.id)?;
+    let now = now.ok_or_else(|| Error::NoSuchVolume(before.id.to_string()))?;
+    let copied = |record: &VolumeRecord| {
+        (record.created, record.capacity_bytes, record.format, record.growing)
+    };
+    if copied(&now) == copied(before) && now.published == before.published {
+        return Ok(());
+    }
+    Err(Error::busy(before.label(), "a node or another controller changed it while it was copied"))
 }
 
 fn in_parallel<'a, In: Sync, Out: Send>(

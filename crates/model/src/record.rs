@@ -221,13 +221,14 @@ impl FormatState {
         }
     }
 
-    /// The state of a byte-for-byte copy. `None` while the UUID is being changed: the copy could
-    /// hold either.
+    /// The state of a byte-for-byte copy. `None` while the UUID is being changed, as the copy could hold
+    /// either; and while the filesystem is being made, as mkfs would run on the copy, whatever has been
+    /// written since.
     pub fn of_copy(self) -> Option<Self> {
         match self {
             Self::Formatted { fs, uuid } => Some(Self::Copied { fs, uuid }),
-            Self::Blank | Self::Raw | Self::Formatting { .. } | Self::Copied { .. } => Some(self),
-            Self::Renewing { .. } => None,
+            Self::Blank | Self::Raw | Self::Copied { .. } => Some(self),
+            Self::Formatting { .. } | Self::Renewing { .. } => None,
         }
     }
 }
@@ -369,5 +370,6 @@ mod tests {
         assert_eq!(copied.of_copy(), Some(copied));
         let renewing = FormatState::Renewing { fs: FsType::Btrfs, old: uuid, new: uuid };
         assert_eq!(renewing.of_copy(), None);
+        assert_eq!(FormatState::Formatting { fs: FsType::Ext4, uuid }.of_copy(), None);
     }
 }

@@ -3,6 +3,7 @@
 
 mod absent;
 mod capacity;
+mod changing_sources;
 mod conflicts;
 mod controller_publish;
 mod copies;
