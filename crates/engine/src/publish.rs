@@ -28,7 +28,7 @@ impl Engine {
             Some(existing) => return check_same_publication(request, existing).map(|()| answer),
             None => {}
         }
-        check_other_nodes(&record, request)?;
+        check_other_nodes(&record, request, pool.shared().is_some())?;
         let published = self.count_in(pool, &request.node, &record.id, || publish(pool, request));
         published.map(|()| answer)
     }
@@ -67,11 +67,12 @@ impl Engine {
 /// Where several controllers work, another one may have published the volume since it was looked
 /// at; so the look is repeated in the change, which is written only if nothing came in between.
 fn publish(pool: &PoolRef, request: &ControllerPublish) -> Result<()> {
+    let is_shared = pool.shared().is_some();
     pool.catalogue().update_volume(&request.volume, &mut |record| {
         if let Some(existing) = record.published.get(&request.node) {
             return check_same_publication(request, existing);
         }
-        check_other_nodes(record, request)?;
+        check_other_nodes(record, request, is_shared)?;
         let publication = ControllerPublication {
             read_only: request.read_only,
             capability: request.capability.clone(),
@@ -107,7 +108,11 @@ fn check_same_publication(
 }
 
 /// AM-09 to AM-13, CP-15, CP-16.
-fn check_other_nodes(record: &VolumeRecord, request: &ControllerPublish) -> Result<()> {
+fn check_other_nodes(
+    record: &VolumeRecord,
+    request: &ControllerPublish,
+    is_shared: bool,
+) -> Result<()> {
     let refuse = |node: &NodeId, why: &str| {
         Err(Error::precondition(format!(
             "cannot publish {} to node {}: it is published to node {node}, {why}; unpublish it \
@@ -123,9 +128,16 @@ fn check_other_nodes(record: &VolumeRecord, request: &ControllerPublish) -> Resu
         }
         let single_writer =
             [mode, other.capability.mode].contains(&AccessMode::MultiNodeSingleWriter);
-        let both_write = other.writes() && !request.read_only && !mode.is_read_only();
-        if single_writer && both_write {
+        let writes = !request.read_only && !mode.is_read_only();
+        if single_writer && other.writes() && writes {
             return refuse(node, "which writes, and its access mode allows one writer only");
+        }
+        // A node that has a filesystem mounted does not notice what others write beneath it.
+        if is_shared && !other.capability.is_block() && writes {
+            return refuse(node, "which mounts its filesystem, and no other node may write then");
+        }
+        if is_shared && !request.capability.is_block() && other.writes() {
+            return refuse(node, "which writes to it, and it cannot be mounted beside that");
         }
     }
     Ok(())

@@ -140,6 +140,29 @@ fn one_of_several_readers_cannot_stage_as_the_only_reader() {
     refused!(here.engine.stage_volume(&other), Error::Conflict { .. });
 }
 
+/// The readers would get damaged files, and mounting may replay a journal under the writers.
+#[test]
+fn filesystem_is_not_shared_with_raw_writers() {
+    let reading = mount(None, MultiNodeReaderOnly);
+    for mode in [MultiNodeMultiWriter, MultiNodeSingleWriter] {
+        let (here, _) = Fixture::sharing();
+        let both = CapabilitySet::new(vec![reading.clone(), block(mode)]).unwrap();
+        let id = here.create_as(CreateVolume { capabilities: both, ..volume("v") });
+        let reader =
+            ControllerPublish { capability: reading.clone(), ..controller_publish(&id, HERE) };
+        let writer = publish_as(&id, THERE, mode);
+        let raw_reader = ControllerPublish { read_only: true, ..writer.clone() };
+        for (first, second) in [(&reader, &writer), (&writer, &reader)] {
+            here.engine.controller_publish(first).unwrap();
+            refused!(here.engine.controller_publish(second), Error::Precondition(_));
+            assert_eq!(nodes_of(&here, &id), [first.node.to_string()]);
+            here.engine.controller_unpublish(&id, None).unwrap();
+        }
+        here.engine.controller_publish(&reader).unwrap();
+        here.engine.controller_publish(&raw_reader).unwrap();
+    }
+}
+
 #[test]
 fn several_writers_share_raw_devices_only() {
     let (here, there) = Fixture::sharing();
