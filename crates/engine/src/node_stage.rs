@@ -18,10 +18,9 @@ use crate::engine::{Engine, PoolRef, rolled_back};
 use crate::mount_group::is_published_for;
 use crate::request::{StageVolume, check_context};
 use crate::sharing::{SharedPool, is_read_with_others};
-use growth::mounted_or_no_room;
+use filesystem::mounted_or_no_room;
 
 mod filesystem;
-mod growth;
 mod readers;
 pub(crate) mod unstage;
 
@@ -298,48 +297,6 @@ impl Engine {
     /// written the volume.
     fn record_now(&self, pool: &PoolRef, id: &VolumeId) -> Result<VolumeRecord> {
         pool.catalogue().volume(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))
-    }
-
-    /// Makes what is on the device ready to be mounted at its full size.
-    fn prepare_filesystem(
-        &self,
-        pool: &PoolRef,
-        record: &VolumeRecord,
-        device: &Device,
-        mount: &MountAccess,
-        read_only: bool,
-    ) -> Result<FsType> {
-        let fs = self.ensure_filesystem(pool, record, device)?;
-        mount.flags.check_fit(fs)?;
-        self.ensure_grown_unmounted(pool, record, device, fs)?;
-        if read_only {
-            self.grow_aside(pool, record, device, fs)?;
-        }
-        Ok(fs)
-    }
-
-    /// Some filesystems grow only while they are mounted writable (CV-16). Not at the staging
-    /// path: a crash here must not leave a writable mount where a read-only one is expected.
-    fn grow_aside(
-        &self,
-        pool: &PoolRef,
-        record: &VolumeRecord,
-        device: &Device,
-        fs: FsType,
-    ) -> Result<()> {
-        let aside = self.host().private_stage(&record.id)?;
-        let request = MountRequest { device, fs, options: Vec::new(), read_only: false };
-        mounted_or_no_room(pool, &record.id, self.host().ensure_mounted(&request, &aside))?;
-        self.host().ensure_grown_mounted(device, fs, &aside)?;
-        self.host().ensure_unmounted(&aside)?;
-        self.host().ensure_target_removed(&aside)
-    }
-
-    fn ensure_grown(&self, device: &Device, fs: FsType, stage: &Stage) -> Result<()> {
-        match stage.read_only {
-            true => Ok(()),
-            false => self.host().ensure_grown_mounted(device, fs, &stage.path),
-        }
     }
 
     /// The stage on record, if the kernel agrees that it is still there.

@@ -1,17 +1,116 @@
-//! From a device to a filesystem that may be mounted: formatted once, checked each time after that.
+//! From a device to a filesystem that may be mounted: formatted once, checked each time after that, and grown to
+//! the size of its volume.
 //!
 //! The record is written before each tool runs, with all arguments that the tool will get. So a crash
 //! between any two steps leaves a state that says what may be done next, and mkfs never meets
 //! a volume that could hold data.
 
 use orlop_model::{
-    Device, DeviceSignature, Error, FormatState, FsType, FsUuid, Result, VolumeRecord,
+    Device, DeviceSignature, Error, FormatState, FsType, FsUuid, MountAccess, MountRequest, Reason,
+    Result, Stage, VolumeId, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
 
+/// What a filesystem writes at most when it is mounted, as far as it is likely: the replay of a log.
+const MOUNT_BYTES: u64 = 16 << 20;
+
 impl Engine {
-    pub(super) fn ensure_filesystem(
+    /// Makes what is on the device ready to be mounted at its full size.
+    pub(super) fn prepare_filesystem(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        device: &Device,
+        mount: &MountAccess,
+        read_only: bool,
+    ) -> Result<FsType> {
+        let fs = self.ensure_filesystem(pool, record, device)?;
+        mount.flags.check_fit(fs)?;
+        self.ensure_grown_unmounted(pool, record, device, fs)?;
+        if read_only {
+            self.grow_aside(pool, record, device, fs)?;
+        }
+        Ok(fs)
+    }
+
+    /// Some filesystems grow only while they are mounted writable (CV-16). Not at the staging
+    /// path: a crash here must not leave a writable mount where a read-only one is expected.
+    fn grow_aside(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        device: &Device,
+        fs: FsType,
+    ) -> Result<()> {
+        let aside = self.host().private_stage(&record.id)?;
+        let request = MountRequest { device, fs, options: Vec::new(), read_only: false };
+        mounted_or_no_room(pool, &record.id, self.host().ensure_mounted(&request, &aside))?;
+        self.host().ensure_grown_mounted(device, fs, &aside)?;
+        self.host().ensure_unmounted(&aside)?;
+        self.host().ensure_target_removed(&aside)
+    }
+
+    pub(super) fn ensure_grown(&self, device: &Device, fs: FsType, stage: &Stage) -> Result<()> {
+        match stage.read_only {
+            true => Ok(()),
+            false => self.host().ensure_grown_mounted(device, fs, &stage.path),
+        }
+    }
+
+    /// The tool writes in place: interrupted by a kill or for lack of room, it leaves a filesystem that is repaired only
+    /// by a check that asks nothing. The record says `growing` from before the tool runs until after it has ended. With
+    /// that the next stage knows that the filesystem was sound and that nothing else has written to it since.
+    fn ensure_grown_unmounted(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        device: &Device,
+        fs: FsType,
+    ) -> Result<()> {
+        let Some(bytes) = self.host().unmounted_growth(device, fs, record.growing)? else {
+            return Ok(());
+        };
+        pool.provisioner().check_takes(&record.id, bytes)?;
+        if record.growing {
+            tracing::warn!(
+                volume = %record.id,
+                "the growth of the filesystem was interrupted: repairing it, then growing it again"
+            );
+            let repaired = self.host().repair_interrupted_growth(device, fs);
+            named_by_room(pool, &record.id, bytes, repaired)?;
+        }
+        // Before the record says `growing`: whatever this finds is not due to the growth, and is not repaired by force.
+        let checked = self.host().check_before_growth(device, fs);
+        named_by_room(pool, &record.id, bytes, checked)?;
+        if !record.growing {
+            self.set_growing(pool, record, true)?;
+        }
+        let grown = self.host().ensure_grown_unmounted(device, fs);
+        named_by_room(pool, &record.id, bytes, grown)?;
+        self.set_growing(pool, record, false)
+    }
+
+    /// Only while the volume is this node's: a call that goes on after a long time must not say that the growth by
+    /// another node is over.
+    fn set_growing(&self, pool: &PoolRef, before: &VolumeRecord, growing: bool) -> Result<()> {
+        let is_shared = pool.shared().is_some();
+        pool.catalogue().update_volume(&before.id, &mut |record| {
+            let own = record.published.get(&self.settings().node_id);
+            let is_ours = !is_shared || record.ephemeral || own.is_some_and(|own| !own.leaving);
+            if !is_ours || record.capacity_bytes != before.capacity_bytes {
+                return Err(Error::busy(
+                    record.label(),
+                    "it was unpublished from this node, or expanded, during this call",
+                ));
+            }
+            record.growing = growing;
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    fn ensure_filesystem(
         &self,
         pool: &PoolRef,
         record: &VolumeRecord,
@@ -217,4 +316,21 @@ impl Engine {
         })?;
         Ok(())
     }
+}
+
+/// A full pool shows on the device as an error of input and output, or not at all by number. So a failure on a device
+/// whose pool has no room left is named after that.
+fn named_by_room<T>(pool: &PoolRef, id: &VolumeId, bytes: u64, done: Result<T>) -> Result<T> {
+    let Err(failure @ Error::Failed { .. }) = done else { return done };
+    match pool.provisioner().check_takes(id, bytes) {
+        Err(Error::Exhausted(shortage)) => {
+            Err(Error::Exhausted(Reason::explained(format!("{shortage} ({failure})"), failure)))
+        }
+        Ok(()) | Err(_) => Err(failure),
+    }
+}
+
+/// The same, for mounting a filesystem.
+pub(super) fn mounted_or_no_room<T>(pool: &PoolRef, id: &VolumeId, done: Result<T>) -> Result<T> {
+    named_by_room(pool, id, MOUNT_BYTES, done)
 }

@@ -239,6 +239,26 @@ fn growth_is_on_record_while_the_tool_runs() {
     assert!(!fixture.record(&id).growing);
 }
 
+/// A node that was suspended while its tool ran: another one has the volume by then.
+#[test]
+fn growth_by_another_node_is_not_called_complete() {
+    let (here, there) = Fixture::sharing();
+    let id = here.create_as(volume_of("v", FsType::Ext4));
+    here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
+    here.stage(&id);
+    let device = here.device(&id);
+    here.unstage(&id).unwrap();
+    grow(&here, &id, 2 * GIB);
+    here.host.set_device_size(&device, 2 * GIB);
+    let volume = id.clone();
+    here.host.during_next(Op::GrowUnmounted, move || {
+        there.engine.controller_unpublish(&volume, Some(&node(HERE))).unwrap();
+        there.engine.controller_publish(&controller_publish(&volume, "n2")).unwrap();
+    });
+    refused!(here.engine.stage_volume(&stage(&id)), Error::Busy { .. });
+    assert!(here.record(&id).growing, "the other node is growing it");
+}
+
 /// Only what the growth itself has damaged is repaired without asking.
 #[test]
 fn filesystem_damaged_before_its_growth_is_left_as_it_is() {
