@@ -141,7 +141,7 @@ impl Devices for Exports {
         // The export sets the size of the image to the one it is given: no other client may grow it
         // until then.
         let lock = SizeLock::acquire_for(&self.session, id, &image_id, &export)?;
-        let whole = lock.ensure_size(id, record.capacity_bytes)?;
+        let whole = lock.size(&record)?;
         export.set_size(whole).map_err(cannot(refreshing))?;
         drop(lock);
         let mut size = None;
@@ -202,7 +202,7 @@ impl Exports {
             return Ok(export);
         }
         self.ensure_unexported(id, access)?;
-        self.ensure_image_size(record)?;
+        self.images.check_length(&self.images.require(id)?)?;
         if access == DeviceAccess::ReadWrite {
             self.check_no_hand_lock(id)?;
         }
@@ -354,19 +354,6 @@ impl Exports {
         let known = self.images.require(id)?;
         let exporting = || format!("export volume {id}");
         self.session.ask(exporting, |io| io.check_no_hand_lock(&known.image_id))
-    }
-
-    /// An image that is smaller than its record says: an operator has shrunk it.
-    fn ensure_image_size(&self, record: &VolumeRecord) -> Result<()> {
-        let id = &record.id;
-        let known = self.images.require(id)?;
-        let looking = || format!("read the size of volume {id}");
-        let size = self.session.ask(looking, |io| io.image_size(&known.image_id))?;
-        if size < record.capacity_bytes {
-            let lock = SizeLock::acquire(&self.session, id, &known.image_id)?;
-            lock.ensure_size(id, record.capacity_bytes)?;
-        }
-        Ok(())
     }
 
     /// Why a device of the volume no longer reaches it, if it does not.

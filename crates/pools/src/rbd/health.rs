@@ -102,15 +102,8 @@ impl RbdHealth {
         let size = self.session.ask(looking, |io| {
             io.open_image_by_id(&known.image_id, None, Access::ReadOnly)?.size()
         });
-        match size {
-            Ok(size) if size < known.record.capacity_bytes => {
-                let text = format!(
-                    "its image has {size} bytes, its record promises {}",
-                    known.record.capacity_bytes
-                );
-                condition.extend([Problem::new(HealthReason::BackingFileTruncated, text)]);
-            }
-            Ok(_) => {}
+        match size.and_then(|size| self.images.length_problem(&known, size)) {
+            Ok(problem) => condition.extend(problem),
             Err(unwell) => condition.extend([Problem::of(&unwell)]),
         }
         condition.extend(shortage(available));

@@ -4,6 +4,8 @@
 //! (`image_state.rs`), in the header of the one image that was meant, so that a process that was held
 //! up in between changes nothing at all.
 
+mod length;
+
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -16,6 +18,7 @@ use super::image_state::{ImageState, NamedState, Step};
 use super::layout::{MEMBER, RECORDS, SNAPSHOTS, image_of, record_key, volume_prefix};
 use super::session::Session;
 use crate::recorded::{parse_record, to_text};
+pub(super) use length::shrunk;
 
 /// How often a change is tried again because another process was faster.
 const ATTEMPTS: usize = 20;

@@ -3,13 +3,13 @@
 //! It only looks. Others use the pool at the same time, and what is left half-done is finished by
 //! the garbage collection of any controller, which knows how to do that beside them.
 
-use orlop_model::{Error, Finding, NodeId, PoolId, Result, VolumeId, VolumeRecord};
+use orlop_model::{Error, Finding, HealthReason, NodeId, PoolId, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::{Access, header_of, metadata_key};
 
 use super::RbdPool;
 use super::garbage::{HOUR, obstacle, unfinished_removals};
 use super::image_state::NamedState;
-use super::images::Found;
+use super::images::{Found, KnownImage};
 use super::layout::{OURS, kept_prefix};
 use super::open::RbdPoolConfig;
 
@@ -47,6 +47,7 @@ impl RbdPool {
                 }
                 Some(Found { state: NamedState::Whole(_), .. }) => match self.images.known(&id) {
                     Ok(Some(known)) => {
+                        self.inspect_length(&known, findings)?;
                         self.inspect_nodes(&known.record, &image_id, findings)?;
                         self.inspect_removals(&subject, &image_id, findings)?;
                     }
@@ -62,6 +63,23 @@ impl RbdPool {
                 None => {}
             }
         }
+        Ok(())
+    }
+
+    fn inspect_length(&self, known: &KnownImage, findings: &mut Vec<Finding>) -> Result<()> {
+        let looking = || format!("inspect volume {}", known.record.id);
+        let bytes = self.session.ask(looking, |io| io.image_size(&known.image_id))?;
+        let Some(problem) = self.images.length_problem(known, bytes)? else { return Ok(()) };
+        let code = match problem.reason == HealthReason::BackingFileTruncated {
+            true => "data-short",
+            false => "data-long",
+        };
+        findings.push(Finding::by_hand(
+            code,
+            format!("volume {}", known.record.id),
+            problem.message,
+            "do what the problem says; until then the volume is neither staged nor copied",
+        ));
         Ok(())
     }
 

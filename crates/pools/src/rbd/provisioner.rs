@@ -159,7 +159,7 @@ impl Provisioner for RbdProvisioner {
         self.capacity.check_fits(growth)?;
         let lock = SizeLock::acquire(&self.session, id, &known.image_id)?;
         // A crash after this leaves more than the record says, which the next call takes over.
-        lock.ensure_size(id, bytes)?;
+        lock.ensure_size(&known.record, bytes)?;
         self.images.update(id, &mut |record| {
             record.capacity_bytes = record.capacity_bytes.max(bytes);
             Ok(())

@@ -5,11 +5,12 @@
 //! added. An export even shrinks the image when it is given a smaller size to show. So a client that
 //! changes the size holds a lock of Orlop's for as long: ourselves, or an export.
 
-use orlop_model::{Error, Result, VolumeId};
+use orlop_model::{Error, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::header_of;
 use orlop_sys::rbd_export::Export;
 
 use super::image_lock::{ImageLock, held_for};
+use super::images::shrunk;
 use super::session::{Session, cannot};
 
 const LOCK: &str = "orlop.size";
@@ -40,18 +41,25 @@ impl SizeLock {
         ImageLock::acquire_for(session, &address, image_id, LOCK, &size_of(id)).map(Self)
     }
 
-    /// The size that the image has then.
-    pub(super) fn ensure_size(&self, id: &VolumeId, bytes: u64) -> Result<u64> {
+    /// The size that the image has. An image that was shrunk is not grown: that would hide the loss.
+    pub(super) fn size(&self, record: &VolumeRecord) -> Result<u64> {
         let Self(lock) = self;
         // librbd gives the size that it has heard of last, which may be older than the lock.
-        let size = || lock.io().image_size(lock.image_id());
-        let grow = || {
-            if size()? < bytes {
-                lock.image().ensure_size(bytes)?;
-            }
-            size()
-        };
-        grow().map_err(cannot(|| format!("grow volume {id}")))
+        let size = lock.io().image_size(lock.image_id());
+        let size = size.map_err(cannot(|| format!("grow volume {}", record.id)))?;
+        if size < record.capacity_bytes {
+            return Err(shrunk(record, size));
+        }
+        Ok(size)
+    }
+
+    pub(super) fn ensure_size(&self, record: &VolumeRecord, bytes: u64) -> Result<()> {
+        let Self(lock) = self;
+        if self.size(record)? >= bytes {
+            return Ok(());
+        }
+        let growing = || format!("grow volume {}", record.id);
+        lock.image().ensure_size(bytes).map_err(cannot(growing))
     }
 }
 

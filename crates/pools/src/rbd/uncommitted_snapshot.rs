@@ -46,7 +46,6 @@ impl Intended for IntendedSnapshot {
 #[derive(Debug)]
 pub(super) struct UncommittedSnapshot {
     intent: Intent<IntendedSnapshot>,
-    size: u64,
 }
 
 impl UncommittedSnapshot {
@@ -58,17 +57,8 @@ impl UncommittedSnapshot {
     ) -> Result<Self> {
         let taking = || format!("take the snapshot {purpose}");
         let intent = intents.begin(purpose, IntendedSnapshot::new(image_id))?;
-        let size = session.ask(taking, |io| {
-            let image = open_to_change(io, image_id)?;
-            image.create_snapshot(intent.name())?;
-            size_at(&image, intent.name())
-        })?;
-        Ok(Self { intent, size })
-    }
-
-    /// The size of the image when the snapshot was taken.
-    pub(super) fn size(&self) -> u64 {
-        self.size
+        session.ask(taking, |io| open_to_change(io, image_id)?.create_snapshot(intent.name()))?;
+        Ok(Self { intent })
     }
 
     pub(super) fn image_id(&self) -> &str {
@@ -101,12 +91,4 @@ fn check_unprotected(image: &Image, image_id: &str, snapshot: &str) -> orlop_sys
              {snapshot}`"
         ),
     })
-}
-
-fn size_at(image: &Image, snapshot: &str) -> orlop_sys::Result<u64> {
-    let all = image.snapshots()?;
-    match all.into_iter().find(|one| one.name == snapshot) {
-        Some(found) => Ok(found.size),
-        None => image.size(),
-    }
 }

@@ -17,6 +17,7 @@ mod freeing;
 mod full;
 mod groups;
 mod inspecting;
+mod lengths;
 mod opening;
 mod orphaned_drafts;
 mod orphaned_groups;

@@ -50,6 +50,7 @@ impl RbdGroupSnapshotDraft {
                 return Err(Error::busy(format!("snapshot {}", member.id), BEING_MADE));
             }
             let source = pool.images.require(&member.source.id)?;
+            pool.images.check_length(&source)?;
             let volume = source.record.id.clone();
             members.push(GroupMember { volume, image_id: source.image_id.clone() });
             records.push(new_snapshot_record(member, source.record, Some(&new.id)));
@@ -94,8 +95,7 @@ impl Draft<GroupSnapshotRecord> for RbdGroupSnapshotDraft {
         for ((image, made), member) in
             entry.location.intended.images().iter().zip(made).zip(members)
         {
-            let record =
-                SnapshotRecord { size_bytes: made.size, created: entry.record.created, ..member };
+            let record = SnapshotRecord { created: entry.record.created, ..member };
             let location = SnapshotLocation {
                 image: image.clone(),
                 snapshot: made.name,

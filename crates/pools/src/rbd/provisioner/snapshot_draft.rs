@@ -26,6 +26,7 @@ impl RbdSnapshotDraft {
             return Err(busy(&new.id));
         }
         let source = pool.images.require(&new.source.id)?;
+        pool.images.check_length(&source)?;
         pool.capacity.check_not_full()?;
         let image_id = source.image_id.clone();
         // Of the volume's size: an interrupted expansion may have left a longer image.
@@ -36,7 +37,6 @@ impl RbdSnapshotDraft {
     fn take(&mut self) -> Result<UncommittedSnapshot> {
         let purpose = self.record.id.to_string();
         let taken = self.pool.take_snapshot(&self.image_id, &purpose)?;
-        self.record.size_bytes = taken.size();
         self.record.created = SystemTime::now().into();
         Ok(taken)
     }

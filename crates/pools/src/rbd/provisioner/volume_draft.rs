@@ -89,10 +89,7 @@ impl CopyOrigin {
 }
 
 fn copy(pool: &RbdProvisioner, image_id: &str, record: &VolumeRecord) -> Result<CapturedContent> {
-    let snapshot = pool.take_snapshot(image_id, &copy_purpose(&record.id))?;
-    // It may have grown since it was looked at.
-    check_size(snapshot.size(), record.capacity_bytes)?;
-    Ok(CapturedContent::Copy(snapshot))
+    pool.take_snapshot(image_id, &copy_purpose(&record.id)).map(CapturedContent::Copy)
 }
 
 fn origin_of(pool: &RbdProvisioner, new: &NewVolume) -> Result<CopyOrigin> {
@@ -107,6 +104,7 @@ fn origin_of(pool: &RbdProvisioner, new: &NewVolume) -> Result<CopyOrigin> {
         }
         Some(ContentSource::Volume(id)) => {
             let known = pool.images.require(id)?;
+            pool.images.check_length(&known)?;
             let origin = CopyOrigin::Volume { image_id: known.image_id.clone() };
             (origin, known.record.capacity_bytes, known.image_id)
         }
@@ -325,7 +323,10 @@ impl CapturedDraft {
             Ok(Some((image.id()?, image.size()?, image.parent()?)))
         })?;
         let Some((image_id, size, parent)) = shape else { return Err(self.overtaken()) };
-        if size != bytes || !self.is_of(parent.as_ref()) {
+        // A clone is as long as the image of its source, which may be longer than the source: then an expansion
+        // of it was interrupted, and there is nothing past the end.
+        let as_long = size == bytes || (size > bytes && parent.is_some());
+        if !as_long || !self.is_of(parent.as_ref()) {
             return Err(self.overtaken());
         }
         // A process that took this image for an orphan may have removed the entry.
