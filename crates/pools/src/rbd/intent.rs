@@ -26,6 +26,9 @@ pub(super) trait Intended: Debug + Serialize + DeserializeOwned {
     /// The prefix of the intent's key; the rest of the key is the name.
     const PREFIX: &'static str;
 
+    /// Does a record name it? Then it was committed, and an intent that is there nevertheless was restored from a backup.
+    fn is_recorded(&self, records: &Records, name: &str) -> Result<bool>;
+
     /// Idempotent, and may be done by several processes at once.
     fn ensure_removed(&self, session: &Session, name: &str) -> Result<Removal>;
 }
@@ -162,9 +165,13 @@ impl Intents {
     /// intent it would never be found.
     /// `false`: then.
     fn remove<What: Intended>(&self, name: &str, what: &What, until: u64) -> Result<bool> {
-        match what.ensure_removed(&self.session, name)? {
-            Removal::NotFound if until > seconds(SystemTime::now()) => return Ok(false),
-            Removal::NotFound | Removal::ForGood => {}
+        if what.is_recorded(&self.records, name)? {
+            tracing::warn!(name, "removing the intent of a snapshot that has a record, and stays");
+        } else {
+            match what.ensure_removed(&self.session, name)? {
+                Removal::NotFound if until > seconds(SystemTime::now()) => return Ok(false),
+                Removal::NotFound | Removal::ForGood => {}
+            }
         }
         let forgetting = || format!("remove the intent {name}");
         let update = Update::default().remove(&key_of::<What>(name));
@@ -188,14 +195,18 @@ impl Intents {
         }
     }
 
-    /// For an intent that is known to be obsolete, or whose daemon was killed. `Differs`: there is no intent.
+    /// For an intent that is known to be obsolete, or whose daemon was killed. `Differs`: there is no intent, or
+    /// a record names what it is about, which stays.
     pub(super) fn ensure_removed<What: Intended>(&self, name: &str) -> Result<UpdateOutcome> {
         let key = key_of::<What>(name);
         let reading = || format!("read the intent {name}");
         match self.records.get(reading, &key)? {
             None => Ok(UpdateOutcome::Differs),
             Some(text) => {
-                self.remove_one::<What>(name, &text, u64::MAX).map(|_| UpdateOutcome::Done)
+                let intent: IntentRecord<What> = parsed(&key, &text)?;
+                let recorded = intent.what.is_recorded(&self.records, name)?;
+                self.remove_one::<What>(name, &text, u64::MAX)?;
+                Ok(if recorded { UpdateOutcome::Differs } else { UpdateOutcome::Done })
             }
         }
     }
@@ -222,8 +233,7 @@ impl Intents {
     /// `false`: it is too early, or something else was faster.
     fn remove_one<What: Intended>(&self, name: &str, text: &[u8], now: u64) -> Result<bool> {
         let key = key_of::<What>(name);
-        let intent: IntentRecord<What> = serde_json::from_slice(text)
-            .map_err(|error| Error::damaged(format!("the intent {key}"), error))?;
+        let intent: IntentRecord<What> = parsed(&key, text)?;
         if intent.until > now && !intent.given_up {
             return Ok(false);
         }
@@ -236,6 +246,10 @@ impl Intents {
             UpdateOutcome::Differs => Ok(false),
         }
     }
+}
+
+fn parsed<What: Intended>(key: &str, text: &[u8]) -> Result<IntentRecord<What>> {
+    serde_json::from_slice(text).map_err(|error| Error::damaged(format!("the intent {key}"), error))
 }
 
 fn seconds(time: SystemTime) -> u64 {

@@ -141,3 +141,8 @@ pub(super) fn new_snapshot_name(purpose: impl Display) -> Result<String> {
     let nonce: [u8; 8] = random_bytes().map_err(cannot(|| "generate a random name".to_owned()))?;
     Ok(format!("{purpose}.{:016x}", u64::from_be_bytes(nonce)))
 }
+
+/// What a name was made for by [`new_snapshot_name`].
+pub(super) fn purpose_of(name: &str) -> Option<&str> {
+    name.rsplit_once('.').map(|(purpose, _)| purpose)
+}

@@ -11,7 +11,7 @@ use orlop_sys::ceph::IoCtx;
 use orlop_sys::rand::random_bytes;
 use serde::{Deserialize, Serialize};
 
-use super::layout::{POOL_HEADER, RECORDS, VOLUMES};
+use super::layout::{POOL_HEADER, RECORDS, SNAPSHOTS, VOLUMES, volume_prefix};
 use super::session::{Session, cannot};
 
 const FORMAT: u32 = 1;
@@ -33,6 +33,7 @@ struct RbdHeaderFormat {
 /// Several processes may create the pool at once; all get the id of the first.
 pub(super) fn read_or_create(session: &Session, create: bool) -> Result<PoolId> {
     if let Some(id) = read(session)? {
+        check_is_of_contents(session, &id)?;
         return Ok(id);
     }
     if let Some(lost) = id_in_use(session)? {
@@ -83,6 +84,26 @@ fn id_in_use(session: &Session) -> Result<Option<PoolId>> {
     Ok(records.iter().find_map(|(key, _)| key.split('.').find_map(pool_of)))
 }
 
+/// A header that belongs to another pool shows an empty pool where there are volumes, and orchestrators take what
+/// is missing from a list for deleted.
+fn check_is_of_contents(session: &Session, id: &PoolId) -> Result<()> {
+    let looking = || format!("find volumes in the Ceph pool {}", session.ceph_pool());
+    let own = session.ask(looking, |io| {
+        let volumes = io.image_names("", &volume_prefix(id), 1)?;
+        let snapshots = io.omap_list(RECORDS, "", &format!("{SNAPSHOTS}{id}-"), 1)?;
+        Ok(!volumes.is_empty() || !snapshots.is_empty())
+    })?;
+    if own {
+        return Ok(());
+    }
+    let Some(other) = id_in_use(session)?.filter(|other| other != id) else { return Ok(()) };
+    let reason = format!(
+        "its pool header {POOL_HEADER} is that of pool {id}, and volumes or snapshots of pool {other} are in it, and \
+         none of pool {id}"
+    );
+    Err(header_wrong(session.ceph_pool(), &reason, other)?)
+}
+
 /// The pool id in a record's key.
 fn pool_of(id: &str) -> Option<PoolId> {
     let of_snapshot = || Some(id.parse::<SnapshotId>().ok()?.pool().clone());
@@ -93,10 +114,15 @@ fn pool_of(id: &str) -> Option<PoolId> {
 }
 
 fn header_lost(pool: &str, id: PoolId) -> Result<Error> {
-    let what = format!("the Ceph pool {pool}");
     let reason = format!(
         "its pool header {POOL_HEADER} is lost, and volumes or snapshots of pool {id} are in it"
     );
+    header_wrong(pool, &reason, id)
+}
+
+/// `id` is the one that the header should have.
+fn header_wrong(pool: &str, reason: &str, id: PoolId) -> Result<Error> {
+    let what = format!("the Ceph pool {pool}");
     let text =
         text_of(id).map_err(|error| Error::failed(format!("open {what}"), Reason::of(error)))?;
     let mended = format!("{reason}; restore the object {POOL_HEADER} with the contents {text}");

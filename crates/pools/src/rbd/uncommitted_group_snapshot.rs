@@ -11,15 +11,17 @@
 
 use std::sync::Arc;
 
-use orlop_model::{Error, Result, VolumeId};
+use orlop_model::{Error, GroupSnapshotId, Result, VolumeId};
 use orlop_sys::ceph::{Access, ImageSnapshot, IoCtx, Update, UpdateOutcome};
 use serde::{Deserialize, Serialize};
 
+use super::catalogue::GroupSnapshotEntry;
 use super::garbage::finish_removals;
 use super::image_lock::{ImageLock, open_to_remove};
 use super::images::Images;
 use super::intent::{Intended, Intent, Intents, Removal};
-use super::layout::{GROUP_INTENT, image_of, name_of_snapshot_group, snapshot_group};
+use super::layout::{GROUP_INTENT, image_of, name_of_snapshot_group, purpose_of, snapshot_group};
+use super::records::Records;
 use super::session::{Session, cannot};
 
 const LOCK: &str = "orlop.group";
@@ -41,6 +43,17 @@ impl IntendedGroupSnapshot {
 
 impl Intended for IntendedGroupSnapshot {
     const PREFIX: &'static str = GROUP_INTENT;
+
+    fn is_recorded(&self, records: &Records, name: &str) -> Result<bool> {
+        let Some(id) = purpose_of(name).and_then(|purpose| purpose.parse().ok()) else {
+            return Ok(false);
+        };
+        let reading = || format!("read group snapshot {id}");
+        let text = records.get(reading, &GroupSnapshotId::to_string(&id))?;
+        let Some(text) = text else { return Ok(false) };
+        let entry = GroupSnapshotEntry::parse(&id, &text)?;
+        Ok(entry.location.rbd_group == snapshot_group(name))
+    }
 
     /// Snapshots first, then the images, then the group: librbd takes it from where it was left.
     /// Clones of the snapshots keep them alive out of sight.

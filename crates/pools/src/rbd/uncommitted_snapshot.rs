@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use orlop_model::Result;
+use orlop_model::{Result, SnapshotId};
 use orlop_sys::ceph::{Image, SnapshotRef, Update};
 use serde::{Deserialize, Serialize};
 
+use super::catalogue::{SnapshotEntry, SnapshotLocation};
 use super::image_lock::{open_to_change, open_to_remove};
 use super::intent::{Intended, Intent, Intents, Removal};
-use super::layout::INTENT;
+use super::layout::{INTENT, purpose_of};
+use super::records::Records;
 use super::session::Session;
 
 /// A snapshot of this image.
@@ -25,6 +27,18 @@ impl IntendedSnapshot {
 
 impl Intended for IntendedSnapshot {
     const PREFIX: &'static str = INTENT;
+
+    fn is_recorded(&self, records: &Records, name: &str) -> Result<bool> {
+        let Some(id) = purpose_of(name).and_then(|purpose| purpose.parse().ok()) else {
+            return Ok(false);
+        };
+        let reading = || format!("read snapshot {id}");
+        let Some(text) = records.get(reading, &SnapshotId::to_string(&id))? else {
+            return Ok(false);
+        };
+        let SnapshotLocation { image, snapshot, .. } = SnapshotEntry::parse(&id, &text)?.location;
+        Ok(image == self.image && snapshot == name)
+    }
 
     /// Clones of it, if there are any, keep it alive out of sight.
     fn ensure_removed(&self, session: &Session, name: &str) -> Result<Removal> {

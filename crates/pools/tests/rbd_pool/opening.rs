@@ -73,6 +73,37 @@ fn no_pool_is_created_over_volumes_without_a_header() {
     assert_eq!(fixture.open().catalogue().snapshot(&taken.id).unwrap().unwrap().id, taken.id);
 }
 
+/// It would show an empty pool, and orchestrators take what is missing from a list for deleted.
+#[test]
+fn header_of_another_pool_is_refused() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
+    let own = fixture.io().read("orlop.pool").unwrap();
+    let put = |text: &[u8]| {
+        fixture.remove_object("orlop.pool");
+        fixture.io().create("orlop.pool", text).unwrap();
+    };
+    let source = volume(&pool, "a", 8 * MIB);
+    let taken = snapshot(&pool, "s", &source);
+    let other = br#"{"format":1,"id":"0123abcd","kind":"rbd"}"#;
+    put(other);
+    let assert_refused = || {
+        let refused = RbdPool::open(&fixture.config());
+        let Err(Error::Damaged { reason, .. }) = refused else { panic!("{refused:?}") };
+        assert!(reason.contains(str::from_utf8(&own).unwrap()), "{reason}");
+    };
+    assert_refused();
+    // Only the snapshot is left, among the records.
+    pool.provisioner().ensure_no_volume(&source.id).unwrap();
+    assert_refused();
+    pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
+    put(&own);
+    volume(&pool, "b", 8 * MIB);
+    // An image that was restored here from another pool is in nothing's way.
+    fixture.rbd(&["create", "v-0123abcd-00000000000000000000000000000000", "--size", "8M"]);
+    assert_eq!(fixture.open().id(), pool.id());
+}
+
 /// Foreign images are not Orlop's, and a daemon killed before the pool header left empty records.
 #[test]
 fn pool_is_created_beside_foreign_images() {

@@ -6,6 +6,7 @@ use orlop_sys::ceph::{NewImage, Update};
 use crate::fixture::{
     Fixture, MIB, byte_at, copy_of, create, new_volume, snapshot, until, volume, volume_id, write,
 };
+use crate::groups::{group, rbd_groups};
 
 #[test]
 fn draft_of_a_dead_process_does_not_block_create() {
@@ -134,6 +135,38 @@ fn expired_uncommitted_snapshot_is_removed() {
     let _collector = fixture.open_collecting_garbage();
     until("the old one is gone", || image.snapshots().unwrap().len() == 1);
     assert_eq!(image.snapshots().unwrap()[0].name, "s-young.2");
+}
+
+/// As a backup has them that was made while the snapshots were taken.
+#[test]
+fn restored_intents_remove_no_recorded_snapshot() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
+    let record = volume(&pool, "a", 8 * MIB);
+    let image = fixture.image(&record.id);
+    let image_id = image.id().unwrap();
+    snapshot(&pool, "s", &record);
+    let name = image.snapshots().unwrap().remove(0).name;
+    let taken = group(&pool, "g", &[&record]);
+    let groups = rbd_groups(&fixture);
+    let group_name = groups[0].strip_prefix("orlop-cut.").unwrap();
+    let update = Update::default()
+        .set(
+            &format!("pending.{name}"),
+            format!(r#"{{"image":"{image_id}","until":0}}"#).as_bytes(),
+        )
+        .set(
+            &format!("pending-group.{group_name}"),
+            format!(r#"{{"images":["{image_id}"],"until":0}}"#).as_bytes(),
+        );
+    fixture.io().update("orlop.records", &update).unwrap();
+    let collector = fixture.open_collecting_garbage();
+    let intents = || fixture.io().omap_list("orlop.records", "", "pending", 0).unwrap();
+    until("the intents are gone", || intents().is_empty());
+    assert_eq!(fixture.image(&record.id).snapshots().unwrap().len(), 2);
+    assert_eq!(rbd_groups(&fixture), groups);
+    collector.provisioner().ensure_no_group_snapshot(&taken.id).unwrap();
+    until("it is deleted when asked", || rbd_groups(&fixture).is_empty());
 }
 
 #[test]
