@@ -202,7 +202,8 @@ fn failure(doing: String, error: impl CallError) -> Error {
             return Error::busy("the Ceph image", format!("cannot {doing}: {error}"));
         }
         Some(Errno::PERM | Errno::ACCESS) => {
-            "the Ceph user may not do this: give it the capabilities that docs/ceph.md lists"
+            "the Ceph user may not do this, or its key is wrong: compare the keyring with `ceph auth get`, and give \
+             the user the capabilities that docs/ceph.md lists"
         }
         Some(Errno::ROFS) => "another client holds the image's lock and does not release it",
         Some(Errno::NOENT) => "it was removed, or was never there",

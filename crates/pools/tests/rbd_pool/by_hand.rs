@@ -1,11 +1,12 @@
 //! What operators do to images with `rbd`, and what keeps Orlop from them then.
 
-use orlop_model::{Error, Pool, Remedy};
+use orlop_model::{ContentSource, Error, Pool, Remedy};
 use orlop_pools::RbdPool;
 use orlop_sys::ceph::{Access, IMAGE_LOCK, header_of};
 
 use crate::fixture::{
-    Fixture, MIB, byte_at, new_snapshot, run, settled, snapshot, until, volume, volume_id, write,
+    Fixture, MIB, byte_at, copy_of, new_snapshot, run, settled, snapshot, until, volume, volume_id,
+    write,
 };
 
 const SIZE: u64 = 8 * MIB;
@@ -127,6 +128,45 @@ fn a_deleted_image_with_snapshots_of_an_operator_is_reported() {
     // What the finding says.
     fixture.rbd(&["snap", "rm", "--no-progress", "--image-id", &id, "--snap", "nightly"]);
     collect(&fixture, 0);
+}
+
+#[test]
+fn a_deleted_image_in_a_foreign_group_snapshot_is_reported() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
+    let record = volume(&pool, "a", SIZE);
+    let path = |name: &str| format!("rbd/{}/{name}", fixture.namespace);
+    run("rbd", &["group", "create", &path("ops")]);
+    run("rbd", &["group", "image", "add", &path("ops"), &path(&record.id.to_string())]);
+    run("rbd", &["group", "snap", "create", &path("ops@nightly")]);
+    run("rbd", &["group", "image", "rm", &path("ops"), &path(&record.id.to_string())]);
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+    collect(&fixture, 1);
+    let found = findings(&fixture);
+    assert!(found.len() == 1 && found[0].contains("of the RBD group ops"), "{found:?}");
+    // What the finding says.
+    run("rbd", &["group", "snap", "rm", &path("ops@nightly")]);
+    collect(&fixture, 0);
+}
+
+#[test]
+fn a_renamed_snapshot_is_not_given_up() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
+    let record = volume(&pool, "a", SIZE);
+    write(&fixture.image(&record.id), 0, 7, MIB);
+    let taken = snapshot(&pool, "s", &record);
+    let own = fixture.image(&record.id).snapshots().unwrap().remove(0).name;
+    let full = |name: &str| format!("{}@{name}", record.id);
+    fixture.rbd(&["snap", "rename", &full(&own), &full("nightly")]);
+    let restore = || copy_of(&pool, "b", ContentSource::Snapshot(taken.id.clone()), SIZE);
+    let refused = restore();
+    let Err(Error::Damaged { reason, .. }) = &refused else { panic!("{refused:?}") };
+    assert!(reason.contains("nightly") && reason.contains("rbd snap rename"), "{reason}");
+
+    fixture.rbd(&["snap", "rename", &full("nightly"), &full(&own)]);
+    let back = restore().unwrap();
+    assert_eq!(byte_at(&fixture.image(&back.id), 0, MIB), 7);
 }
 
 #[test]

@@ -194,8 +194,8 @@ impl Image {
         Ok(None)
     }
 
-    /// `None`: the snapshot or its group is gone.
-    fn group_of(&self, number: u64) -> Result<Option<String>> {
+    /// Of a snapshot that was made of all images in a group. `None`: the snapshot or its group is gone.
+    pub fn group_of(&self, number: u64) -> Result<Option<String>> {
         let mut raw = RawGroupSnapshot {
             group_pool: 0,
             group_name: ptr::null_mut(),

@@ -45,8 +45,22 @@ fn about_snapshot(
     image_id: &str,
     snapshot: &ImageSnapshot,
 ) -> orlop_sys::Result<Option<String>> {
-    let ImageSnapshot { name, space, .. } = snapshot;
+    let ImageSnapshot { number, name, space, .. } = snapshot;
+    let group = match space {
+        SnapshotSpace::Group => image.group_of(*number)?,
+        SnapshotSpace::User | SnapshotSpace::Trash | SnapshotSpace::Other => None,
+    };
     Ok(match space {
+        SnapshotSpace::Group => group.filter(|of| name_of_snapshot_group(of).is_none()).map(|of| {
+            format!(
+                "it is in a snapshot of the RBD group {of}, which is not Orlop's; remove that with `rbd group snap \
+                 rm` (`rbd group snap ls {of}` lists those of the group)"
+            )
+        }),
+        SnapshotSpace::Other => Some(format!(
+            "it has the snapshot {name}, which mirroring has made; restore the image under another name with `rbd trash \
+             restore --image NAME --image-id {image_id}`, then run `rbd mirror image disable NAME` and `rbd rm NAME`"
+        )),
         SnapshotSpace::User if !is_own_snapshot(pool, name) => Some(format!(
             "it has the snapshot {name}, which is not Orlop's; remove that with `rbd snap rm \
              --image-id {image_id} --snap {name}`"
@@ -55,10 +69,7 @@ fn about_snapshot(
             "its snapshot {name} is protected; allow its removal with `rbd snap unprotect --image-id \
              {image_id} --snap {name}`"
         )),
-        SnapshotSpace::User
-        | SnapshotSpace::Group
-        | SnapshotSpace::Trash
-        | SnapshotSpace::Other => None,
+        SnapshotSpace::User | SnapshotSpace::Trash => None,
     })
 }
 

@@ -15,14 +15,15 @@ use orlop_model::{
     ContentSource, Draft, Error, NewVolume, Provisioning, Result, SnapshotId, VolumeRecord,
 };
 use orlop_sys::ceph::{
-    Access, NewImage, Parent, SnapshotRef, Update, UpdateOutcome, header_of, metadata_key,
+    Access, ImageSnapshot, NewImage, Parent, SnapshotRef, SnapshotSpace, Update, UpdateOutcome,
+    header_of, metadata_key,
 };
 
 use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
 use super::super::image_state::{BEING_MADE, CHANGED};
 use super::super::image_state::{ImageState, NamedState, Step};
 use super::super::images::Found;
-use super::super::layout::{OURS, copy_purpose, image_of, record_key};
+use super::super::layout::{OURS, copy_purpose, image_of, is_own_snapshot, record_key};
 use super::super::uncommitted_snapshot::{IntendedSnapshot, UncommittedSnapshot};
 use super::{RbdProvisioner, can_restore_groups};
 use crate::recorded::{new_volume_record, to_text};
@@ -273,29 +274,27 @@ impl CapturedDraft {
             CapturedContent::Zeroes | CapturedContent::Copy(_) => return Ok(self.overtaken()),
         };
         let looking = || format!("find the data of snapshot {id}");
-        let is_there = self.pool.session.ask(looking, |io| {
-            let image = match io.open_image_by_id(&location.image, None, Access::ReadOnly) {
-                Err(error) if error.is_not_found() => return Ok(false),
-                image => image?,
-            };
-            Ok(image.snapshots()?.iter().any(|one| match location.reference() {
-                SnapshotRef::Name(name) => one.name == name,
-                SnapshotRef::Number(number) => one.number == number,
-            }))
+        let there = self.pool.session.ask(looking, |io| {
+            match io.open_image_by_id(&location.image, None, Access::ReadOnly) {
+                Err(error) if error.is_not_found() => Ok(Vec::new()),
+                image => image?.snapshots(),
+            }
         })?;
+        let is_there = there.iter().any(|one| match location.reference() {
+            SnapshotRef::Name(name) => one.name == name,
+            SnapshotRef::Number(number) => one.number == number,
+        });
         // Read after that: a deletion removes the record first.
         let is_recorded = self.pool.catalogue.snapshot_records().text(id)?.is_some();
         if is_there || !is_recorded {
             return Ok(Error::busy(format!("snapshot {id}"), CHANGED));
         }
-        Ok(Error::damaged(
-            format!("snapshot {id}"),
-            format!(
-                "snapshot {} of image {}, which has its data, was removed with rbd; nothing can \
-                 restore it: delete the snapshot",
-                location.snapshot, location.image
-            ),
-        ))
+        let is_operators = |one: &&ImageSnapshot| {
+            one.space == SnapshotSpace::User && !is_own_snapshot(&self.pool.info.id, &one.name)
+        };
+        let others: Vec<_> =
+            there.iter().filter(is_operators).map(|one| one.name.as_str()).collect();
+        Ok(Error::damaged(format!("snapshot {id}"), gone(location, &others)))
     }
 
     /// Another process is making the same volume, or has just made it.
@@ -358,6 +357,23 @@ impl CapturedDraft {
             }
         })
     }
+}
+
+/// `others`: the snapshots of the image that Orlop has not taken, or that were renamed since.
+fn gone(location: &SnapshotLocation, others: &[&str]) -> String {
+    let SnapshotLocation { image, snapshot, .. } = location;
+    if others.is_empty() {
+        return format!(
+            "snapshot {snapshot} of image {image}, which has its data, was removed with rbd; nothing can \
+             restore it: delete the snapshot"
+        );
+    }
+    format!(
+        "snapshot {snapshot} of image {image}, which has its data, was renamed or removed with rbd; the image has \
+         these snapshots that are not Orlop's: {}; if one of them was it, rename it to {snapshot} with `rbd snap \
+         rename`, and only if none was, delete the snapshot",
+        others.join(", ")
+    )
 }
 
 fn created(outcome: orlop_sys::Result<()>) -> orlop_sys::Result<bool> {
