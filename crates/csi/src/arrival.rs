@@ -62,6 +62,14 @@ pub(crate) struct CallClass {
     pub(crate) is_stream: bool,
 }
 
+impl CallClass {
+    /// A stream that is not counted, such as reflection, waits for its caller's next question for as long as the
+    /// caller likes, and may be closed for a new connection.
+    fn occupies_connection(self) -> bool {
+        self.is_counted || !self.is_stream
+    }
+}
+
 /// What is kept for a call from the moment its message begins to come, until this is dropped.
 #[derive(Clone)]
 pub(crate) struct Arrival {
@@ -127,7 +135,8 @@ impl Arrival {
         let too_many = |_| Status::unavailable("too many calls at once; try again");
         let calls = state.class.is_counted.then(|| Arc::clone(&state.limits.calls));
         let permit = calls.map(Semaphore::try_acquire_owned).transpose().map_err(too_many)?;
-        let in_flight = state.connection.as_ref().map(InFlight::with);
+        let connection = state.connection.as_ref().filter(|_| state.class.occupies_connection());
+        let in_flight = connection.map(InFlight::with);
         state.kept = Some((permit, in_flight));
         Ok(())
     }

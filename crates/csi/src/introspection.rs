@@ -5,9 +5,10 @@
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
@@ -27,6 +28,9 @@ const REFLECTION: [&str; 2] =
 /// As long as Probe may wait for a pool, and a bit.
 const PATIENCE: Duration = Duration::from_secs(10);
 const WATCH_EVERY: Duration = Duration::from_secs(5);
+
+/// Each asks over a connection to the daemon's own socket, where connections are limited.
+const WATCHES: usize = 32;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot offer gRPC reflection: {0}")]
@@ -51,12 +55,14 @@ pub(crate) struct PluginHealth {
     /// Asked as any caller asks, so that a router before the services is heard too.
     socket: PathBuf,
     services: Vec<String>,
+    watches: Arc<Semaphore>,
 }
 
 impl PluginHealth {
     pub(crate) fn server(socket: &Path, services: &[&str]) -> HealthServer<Self> {
         let services = services.iter().map(|name| (*name).to_owned()).collect();
-        HealthServer::new(Self { socket: socket.to_owned(), services })
+        let watches = Arc::new(Semaphore::new(WATCHES));
+        HealthServer::new(Self { socket: socket.to_owned(), services, watches })
     }
 
     fn knows(&self, service: &str) -> bool {
@@ -95,9 +101,17 @@ impl Health for PluginHealth {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
+        let too_many = |_| {
+            Status::resource_exhausted(format!(
+                "cannot watch the health: {WATCHES} watches are open already; call Check instead, or \
+                 try again later"
+            ))
+        };
+        let permit = Arc::clone(&self.watches).try_acquire_owned().map_err(too_many)?;
         let (send, receive) = mpsc::channel(1);
         let (health, service) = (self.clone(), request.into_inner().service);
         tokio::spawn(async move {
+            let _permit = permit;
             let mut last = None;
             loop {
                 let status = match health.knows(&service) {

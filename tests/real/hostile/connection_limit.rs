@@ -210,3 +210,34 @@ async fn longest_idle_connections_are_closed_beyond_the_limit() {
     drop(silent);
     daemon.terminate();
 }
+
+/// Each waits for its caller's next question, for as long as the caller likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn open_reflection_streams_do_not_lock_others_out() {
+    const CONNECTIONS: usize = 150;
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let few = ["/bin/sh", "-c", "ulimit -n 400 && exec \"$@\"", "sh"];
+    let mut daemon = Launch::on(&pool).run_by(&few).start().await;
+    let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    let headers = frame(HEADERS, END_HEADERS, 1, &call(path, GRPC));
+    // One message, which asks for a list of the services.
+    let question = frame(DATA, 0, 1, &[0, 0, 0, 0, 2, 0x3a, 0]);
+    let words = [PREFACE, &frame(SETTINGS, 0, 0, &[]), &headers, &question].concat();
+    let socket: PathBuf = daemon.launch().socket();
+    let connect = || {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        // The daemon may have closed it already.
+        let _ = stream.write_all(&words);
+        stream
+    };
+    let streams: Vec<UnixStream> = (0..CONNECTIONS).map(|_| connect()).collect();
+    let probed = tokio::time::timeout(PATIENCE, async {
+        while !daemon.client().probe().await.unwrap_or(false) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    probed.await.expect("no client can connect");
+    drop(streams);
+    daemon.terminate();
+}

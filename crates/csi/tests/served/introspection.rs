@@ -85,6 +85,22 @@ async fn watch_answers_at_once_and_does_not_keep_a_stop_waiting() {
 }
 
 #[tokio::test]
+async fn watches_beyond_the_limit_are_refused() {
+    let plugin = Plugin::with(Setup { introspection: true, ..Setup::default() }).await;
+    let mut client = HealthClient::new(plugin.connect().await);
+    let mut watches = Vec::new();
+    let refusal = loop {
+        match client.watch(HealthCheckRequest::default()).await {
+            Ok(watch) => watches.push(watch),
+            Err(refusal) => break refusal,
+        }
+        assert!(watches.len() <= 32, "{} watches", watches.len());
+    };
+    assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal}");
+    assert_eq!(health(&plugin, "").await.unwrap(), ServingStatus::Serving);
+}
+
+#[tokio::test]
 async fn neither_is_offered_where_it_is_turned_off() {
     let plugin = Plugin::start().await;
     assert_eq!(code(health(&plugin, "").await), Code::Unimplemented);
