@@ -7,12 +7,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
+use orlop_model::{Error, Result};
 use rustix::net::{Shutdown, shutdown};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
+use tonic::Status;
+use tonic::codegen::http::Request;
 use tonic::transport::server::Connected;
 
 use crate::call_stats::{CallStats, Counted};
+use crate::status;
 
 /// An orchestrator opens about ten.
 const MAX_CONNECTIONS: usize = 512;
@@ -22,7 +26,7 @@ const MAX_CONNECTIONS: usize = 512;
 const DESCRIPTORS_PER_CONNECTION: u64 = 4;
 
 /// Half of all streams, so that a client that does not read its own keeps no other from having one.
-pub(crate) const STREAMS_PER_CONNECTION: usize = 32;
+const STREAMS_PER_CONNECTION: usize = 32;
 
 /// All connections of one socket; clones share them.
 #[derive(Clone)]
@@ -130,17 +134,33 @@ impl Drop for InFlight {
 pub(crate) struct ConnectionRef(Arc<Slot>);
 
 impl ConnectionRef {
-    /// `None`: as many are open as one connection may have.
-    pub(crate) fn try_open_stream(&self) -> Option<ConnectionStream> {
+    /// Fails if as many are open as one connection may have.
+    pub(crate) fn try_open_stream(&self) -> Result<ConnectionStream> {
         let more = |open| (open < STREAMS_PER_CONNECTION).then_some(open + 1);
         let (now, order) = (&self.0.streams, Ordering::Relaxed);
-        now.fetch_update(order, order, more).ok()?;
-        Some(ConnectionStream(Arc::clone(&self.0)))
+        let too_many = |_| {
+            Error::exhausted(format!(
+                "cannot open another stream: {STREAMS_PER_CONNECTION} are open on this connection \
+                 already; try again later"
+            ))
+        };
+        now.fetch_update(order, order, more).map_err(too_many)?;
+        Ok(ConnectionStream(Arc::clone(&self.0)))
     }
 }
 
 /// One of the streams of a connection.
-pub(crate) struct ConnectionStream(Arc<Slot>);
+pub struct ConnectionStream(Arc<Slot>);
+
+/// One for a call that another daemon answers, which does not see the caller's connection; `None` if this daemon does
+/// not see it either.
+pub fn open_carried_stream<T>(
+    request: &Request<T>,
+) -> std::result::Result<Option<ConnectionStream>, Status> {
+    let connection: Option<&ConnectionRef> = request.extensions().get();
+    let opened = connection.map(ConnectionRef::try_open_stream).transpose();
+    opened.map_err(|error| status::from_error(&error))
+}
 
 impl Drop for ConnectionStream {
     fn drop(&mut self) {

@@ -32,6 +32,7 @@ mod status;
 
 pub use call_stats::{CallStats, EndedCalls};
 pub use cluster_memory::{ClusterMemory, Resource, Verdict};
+pub use connections::{ConnectionStream, open_carried_stream};
 pub use executor::{Executor, RunningCalls, most_threads};
 pub use features::{Features, Mode};
 pub use introspection::IntrospectionError;

@@ -25,6 +25,9 @@ impl Router {
         members: &Members,
         call: &Call,
     ) -> Result<Response<Body>, Status> {
+        let is_list = call.path().contains("List");
+        // Never closed, so it does not fail.
+        let _permit = if is_list { self.lists().acquire().await.ok() } else { None };
         match call.path() {
             "/csi.v1.Controller/ListVolumes" => list_volumes(members, call).await,
             "/csi.v1.Controller/ListSnapshots" => list_snapshots(members, call).await,

@@ -27,8 +27,8 @@ use tower::Service;
 use crate::target::NODE;
 use crate::tls::{TlsIdentity, is_named};
 
-/// Routers have one connection to each peer; more than this are not peers.
-const CONNECTIONS: usize = 256;
+/// Each daemon opens two to every peer, and some more while it starts again: enough for a thousand daemons.
+const CONNECTIONS: usize = 2048;
 /// At once; with one more, the oldest is closed.
 const HANDSHAKES: usize = 64;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);

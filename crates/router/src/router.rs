@@ -4,11 +4,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use http_body_util::BodyExt;
 use orlop_csi::proto::csi::v1;
 use orlop_csi::routing::{Scope, scope};
 use orlop_csi::self_check::NOT_READY;
-use orlop_csi::{Answering, Routes};
+use orlop_csi::{Answering, Routes, open_carried_stream};
 use orlop_model::{NameDigest, ObjectName, PoolId, SnapshotId};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderValue, Request, Response};
@@ -33,6 +35,12 @@ const ROUTED: [&str; 6] = [
     "/reclaimspace.ReclaimSpaceController/",
 ];
 
+/// Lists that are merged at once: the memory for them must not depend on the number of callers.
+const LISTS: usize = 4;
+
+/// Calls whose answer may be as long as the caller takes to read it.
+const STREAMS: &str = "/csi.v1.SnapshotMetadata/";
+
 /// Before the services of a socket: calls of those for which another daemon may be right are carried to it.
 #[derive(Clone)]
 pub struct Router {
@@ -41,11 +49,13 @@ pub struct Router {
     /// Has this daemon pools, so that it is ready without any peer?
     has_pools: bool,
     creations: Turns,
+    lists: Arc<Semaphore>,
 }
 
 impl Router {
     pub fn new(routes: Routes, peers: Arc<Peers>, has_pools: bool) -> Self {
-        Self { routes, peers, has_pools, creations: Turns::default() }
+        let lists = Arc::new(Semaphore::new(LISTS));
+        Self { routes, peers, has_pools, creations: Turns::default(), lists }
     }
 
     pub(crate) fn peers(&self) -> &Peers {
@@ -54,6 +64,10 @@ impl Router {
 
     pub(crate) fn creations(&self) -> &Turns {
         &self.creations
+    }
+
+    pub(crate) fn lists(&self) -> &Semaphore {
+        &self.lists
     }
 
     async fn route(self, request: Request<Body>) -> Result<Response<Body>, Status> {
@@ -103,7 +117,13 @@ impl Router {
             }
             (owner, _) => owner?.map(|owner| owner.target.clone()),
         };
-        owner.unwrap_or_else(|| self.peers.here()).carry(call.request()).await
+        let owner = owner.unwrap_or_else(|| self.peers.here());
+        match (&owner, call.path().starts_with(STREAMS)) {
+            (Target::Peer(_), true) => carry_stream(owner, call.request()).await,
+            (Target::Here(_) | Target::Peer(_) | Target::Nowhere { .. }, _) => {
+                owner.carry(call.request()).await
+            }
+        }
     }
 
     /// Ready as soon as any daemon can do something (ID-24), and it is known which ones there are.
@@ -120,6 +140,19 @@ impl Router {
         answer.headers_mut().insert(NOT_READY, HeaderValue::from_static(why));
         Ok(answer)
     }
+}
+
+/// The peer sees one connection for all callers of this router, so the stream counts here, until its caller has read
+/// it or hung up.
+async fn carry_stream(owner: Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+    let stream = open_carried_stream(&request)?;
+    let answer = owner.carry(request).await?;
+    Ok(answer.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _open = &stream;
+            frame
+        }))
+    }))
 }
 
 /// VG-28: the daemon of the group does not know volumes of others.

@@ -111,3 +111,51 @@ async fn without_a_router_only_the_control_plane_is_lost() {
     on_node.unstage().await.unwrap();
     client.delete(&volume.volume_id).await.unwrap();
 }
+
+/// The other node sees one connection for all callers of this one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_cannot_have_all_streams_of_another_node() {
+    needs_root!();
+    let cluster = Cluster::start(PoolFs::Xfs).await;
+    let greedy = cluster.nodes[0].daemon.client();
+    let mut create = greedy.create("volume").size(64 * MIB).block();
+    create.request.accessibility_requirements = Some(at("node-b"));
+    let volume = create.done().await;
+    let on_node = cluster.nodes[1].daemon.client().on_node(&volume, block());
+    on_node.up().await;
+    let device = fs::OpenOptions::new().write(true).open(&on_node.target).unwrap();
+    for offset in (0..64 * MIB).step_by(8192) {
+        std::os::unix::fs::FileExt::write_all_at(&device, &[7; 4096], offset).unwrap();
+    }
+    device.sync_all().unwrap();
+    drop(device);
+    on_node.down().await;
+    let snapshot = greedy.snapshot("snapshot", &volume.volume_id).await.unwrap().snapshot_id;
+    let open = async |client: &Client| {
+        let request = v1::GetMetadataAllocatedRequest {
+            snapshot_id: snapshot.clone(),
+            // One message for each of some thousand extents: more than is sent before it is read.
+            max_results: 1,
+            ..v1::GetMetadataAllocatedRequest::default()
+        };
+        client.snapshot_metadata().get_metadata_allocated(request).await
+    };
+    let mut unread = Vec::new();
+    let refusal = loop {
+        match open(&greedy).await {
+            Ok(stream) => unread.push(stream),
+            Err(refusal) => break refusal,
+        }
+        assert!(unread.len() <= 32, "{} streams of one connection", unread.len());
+    };
+    assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal}");
+    for other in [cluster.nodes[0].daemon.client(), cluster.nodes[1].daemon.client()] {
+        open(&other).await.unwrap();
+    }
+    drop(unread);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while open(&greedy).await.is_err() {
+        assert!(std::time::Instant::now() < deadline, "closed streams count still");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}

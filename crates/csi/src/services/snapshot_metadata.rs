@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use orlop_engine::Engine;
 use orlop_engine::request::BlockRanges;
-use orlop_model::{Error, PoolId, Result};
+use orlop_model::{PoolId, Result};
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::Request;
 
 use self::pages::{PageStream, Pages, RangePage};
 use super::{Answer, answer, note_snapshot};
-use crate::connections::{ConnectionRef, ConnectionStream, InFlight, STREAMS_PER_CONNECTION};
+use crate::connections::{ConnectionRef, ConnectionStream, InFlight};
 use crate::executor::Executor;
 use crate::proto::csi::v1;
 use crate::{parse, reply};
@@ -80,14 +80,7 @@ impl SnapshotMetadata {
         max_ranges: usize,
         find: impl FnOnce(&Engine) -> Result<BlockRanges> + Send + 'static,
     ) -> Result<Pages> {
-        let too_many = || {
-            Error::exhausted(format!(
-                "cannot open another stream: {STREAMS_PER_CONNECTION} are open on this connection already; try again \
-                 later"
-            ))
-        };
-        let of_connection =
-            connection.map(|connection| connection.try_open_stream().ok_or_else(too_many));
+        let of_connection = connection.map(|connection| connection.try_open_stream());
         let permits = StreamPermits {
             _of_connection: of_connection.transpose()?,
             _of_daemon: self.executor.try_open_stream()?,
