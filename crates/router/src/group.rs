@@ -8,7 +8,7 @@ use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::peer;
 use orlop_csi::proto::peer::peer_client::PeerClient;
 use orlop_csi::proto::peer::take_group_part_response::Stage;
-use orlop_model::{GroupSnapshotId, PoolId, SnapshotId, VolumeId};
+use orlop_model::{Consistency, GroupSnapshotId, PoolId, SnapshotId, VolumeId};
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -23,6 +23,9 @@ use crate::router::Router;
 use crate::target::Target;
 
 const CONSISTENCY: &str = "orlop-consistency";
+/// gRPC clients refuse headers of more than 8 or 16 KiB. Of more members than this, only the least is reported that holds
+/// for all of them, in the name of the group, as a daemon without peers does.
+const MAX_CONSISTENCY_VALUES: usize = 64;
 /// The stages that parts wait at for each other.
 const STAGES: [Stage; 4] = [Stage::Begun, Stage::Quiesced, Stage::Captured, Stage::Thawed];
 
@@ -320,12 +323,27 @@ fn merged<'a>(
     pools: &[PoolId],
 ) -> Response<Body> {
     let states: Vec<_> = states.cloned().collect();
-    let group_snapshot = Some(united(&states, pools));
+    let group_snapshot = united(&states, pools);
+    let id = group_snapshot.group_snapshot_id.clone();
+    let group_snapshot = Some(group_snapshot);
     let mut response = reply(&v1::CreateVolumeGroupSnapshotResponse { group_snapshot });
-    for (id, guarantee) in states.iter().flat_map(|state| &state.consistency) {
+    let members = || states.iter().flat_map(|state| &state.consistency);
+    let guarantees: Vec<(&str, &str)> = match members().count() > MAX_CONSISTENCY_VALUES {
+        false => members().map(|(id, guarantee)| (id.as_str(), guarantee.as_str())).collect(),
+        true => vec![(&id, least(members().map(|(_, guarantee)| guarantee.as_str())))],
+    };
+    for (id, guarantee) in guarantees {
         if let Ok(value) = HeaderValue::from_str(&format!("{id}={guarantee}")) {
             response.headers_mut().append(CONSISTENCY, value);
         }
     }
     response
+}
+
+/// What holds for all of them.
+fn least<'a>(guarantees: impl Iterator<Item = &'a str>) -> &'static str {
+    let given: BTreeSet<&str> = guarantees.collect();
+    let from_least = [Consistency::Alone, Consistency::Crash, Consistency::Filesystem];
+    let least = from_least.into_iter().find(|guarantee| given.contains(guarantee.as_str()));
+    least.unwrap_or_default().as_str()
 }

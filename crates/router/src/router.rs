@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http_body_util::BodyExt;
-use orlop_csi::proto::csi::v1;
+use orlop_csi::proto::csi::{v0, v1};
+use orlop_csi::proto::identity;
 use orlop_csi::routing::{Scope, scope};
 use orlop_csi::self_check::NOT_READY;
 use orlop_csi::{Answering, Routes, open_carried_stream};
@@ -131,14 +132,25 @@ impl Router {
         let why = match self.peers.have_been_asked() {
             false => "the peers have not been asked yet",
             true if self.has_pools => return self.peers.here().carry(request).await,
-            true if self.peers.is_any_reachable() => {
-                return Ok(reply(&v1::ProbeResponse { ready: Some(true) }));
-            }
+            true if self.peers.is_any_reachable() => return probed(request.uri().path(), true),
             true => "no peer of ORLOP_PEERS can be reached",
         };
-        let mut answer = reply(&v1::ProbeResponse { ready: Some(false) });
+        let answer = probed(request.uri().path(), false);
+        let explained = |status: Status| Status::new(status.code(), format!("not ready: {why}"));
+        let mut answer = answer.map_err(explained)?;
         answer.headers_mut().insert(NOT_READY, HeaderValue::from_static(why));
         Ok(answer)
+    }
+}
+
+/// Each identity has its own message. That of csi.v0 cannot say "not ready", so an error does (V0-19).
+fn probed(path: &str, ready: bool) -> Result<Response<Body>, Status> {
+    let is_v0 = path.starts_with("/csi.v0.");
+    match (is_v0, path.starts_with("/csi.v1."), ready) {
+        (true, _, true) => Ok(reply(&v0::ProbeResponse {})),
+        (true, _, false) => Err(Status::unavailable("not ready")),
+        (false, true, _) => Ok(reply(&v1::ProbeResponse { ready: Some(ready) })),
+        (false, false, _) => Ok(reply(&identity::ProbeResponse { ready: Some(ready) })),
     }
 }
 
@@ -246,7 +258,7 @@ impl Service<Request<Body>> for Router {
                 Ok(answered(outcome))
             });
         }
-        if path.ends_with(".Identity/Probe") && path.starts_with("/csi.v1.") {
+        if path.ends_with(".Identity/Probe") {
             return Box::pin(async { Ok(answered(router.probe(request).await)) });
         }
         self.routes.call(request)

@@ -89,15 +89,21 @@ async fn a_router_is_ready_once_a_peer_answers() {
     let authority = Authority::new();
     let mut a = Node::start("a", &authority, SIZE).await;
     let (router, peers) = router_before(&[&a], &authority).await;
-    let mut identity = IdentityClient::new(router);
+    let mut identity = IdentityClient::new(router.clone());
+    let mut v0 = orlop_csi::proto::csi::v0::identity_client::IdentityClient::new(router.clone());
+    let mut addons = orlop_csi::proto::identity::identity_client::IdentityClient::new(router);
+    // By each of the protocols.
     let mut ready = async || {
         let answer = identity.probe(v1::ProbeRequest {}).await.unwrap().into_inner();
-        answer.ready.unwrap()
+        let by_addons = addons.probe(orlop_csi::proto::identity::ProbeRequest {}).await.unwrap();
+        let by_v0 = v0.probe(orlop_csi::proto::csi::v0::ProbeRequest {}).await;
+        let by_v0 = by_v0.map(drop).map_err(|status| status.code());
+        (answer.ready.unwrap(), by_addons.into_inner().ready.unwrap(), by_v0)
     };
-    assert!(ready().await);
+    assert_eq!(ready().await, (true, true, Ok(())));
     a.stop();
     peers.look().await;
-    assert!(!ready().await);
+    assert_eq!(ready().await, (false, false, Err(Code::Unavailable)));
 }
 
 /// It asks the others who is there.
