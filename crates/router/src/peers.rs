@@ -3,6 +3,7 @@
 mod connection;
 mod description;
 mod known;
+mod lookup;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,7 +15,6 @@ use orlop_csi::proto::peer;
 use orlop_csi::proto::peer::peer_client::PeerClient;
 use orlop_csi::{ClusterMemory, Resource, Routes};
 use orlop_model::PoolId;
-use tokio::net::lookup_host;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tonic::codegen::http::HeaderValue;
@@ -26,6 +26,7 @@ use crate::tls::TlsIdentity;
 use connection::{Channels, ask};
 use description::{Description, Heard};
 use known::KnownPeers;
+use lookup::Lookups;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// After a call has failed, before its peer is asked: many calls may fail at once.
@@ -54,6 +55,7 @@ pub struct Peers {
     routes: Routes,
     identity: Arc<TlsIdentity>,
     memory: ClusterMemory,
+    lookups: Lookups,
     known: RwLock<KnownPeers>,
     /// As it was written last.
     written: Mutex<Forgotten>,
@@ -82,6 +84,7 @@ impl Peers {
             routes,
             identity,
             memory,
+            lookups: Lookups::default(),
             known,
             written: Mutex::new(written),
             doubt: Notify::new(),
@@ -246,13 +249,9 @@ impl Peers {
     async fn resolve(&self) -> (BTreeSet<SocketAddr>, BTreeMap<String, String>) {
         let mut resolving = JoinSet::new();
         for name in self.config.addresses.clone() {
+            let lookups = self.lookups.clone();
             resolving.spawn(async move {
-                let found = tokio::time::timeout(PEER_TIMEOUT, lookup_host(name.clone())).await;
-                let found = match found {
-                    Ok(Ok(addresses)) => Ok(addresses.collect::<Vec<_>>()),
-                    Ok(Err(error)) => Err(error.to_string()),
-                    Err(_) => Err("the name service does not answer".to_owned()),
-                };
+                let found = lookups.resolve(&name).await;
                 (name, found)
             });
         }
