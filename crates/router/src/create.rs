@@ -23,6 +23,7 @@ use crate::target::Target;
 
 /// A daemon on which the name is held, for as long as this lives.
 struct Held {
+    node: String,
     target: Target,
     /// `None`: it does not suit the volume.
     rank: Option<usize>,
@@ -45,9 +46,11 @@ impl Router {
         let _turn = self.creations().wait(members.best_for(wanted)).await?;
         let held = hold_everywhere(members, call, wanted).await?;
         if let Some(owner) = held.iter().find(|held| held.has_volume) {
+            members.check_no_copies(&owner.node)?;
             return owner.carry(call).await;
         }
         check_candidates_are_there(members, wanted)?;
+        let held = without_copies(held, members)?;
         let (mut full, mut too_small) = (None, None);
         // All of them stay held until the call is answered.
         for candidate in rank(&held, call, wanted).await {
@@ -82,6 +85,21 @@ impl Held {
             .map_err(|_| Status::internal("a peer has sent a session that is not text"))?;
         request.headers_mut().insert(SESSION, session);
         self.target.clone().carry(request).await
+    }
+}
+
+/// Without a rank for daemons that serve a copy of a pool, unless no others suit the volume.
+fn without_copies(mut held: Vec<Held>, members: &Members) -> Result<Vec<Held>, Status> {
+    let mut refusal = None;
+    for candidate in held.iter_mut().filter(|held| held.rank.is_some()) {
+        if let Err(status) = members.check_no_copies(&candidate.node) {
+            candidate.rank = None;
+            refusal = Some(status);
+        }
+    }
+    match refusal {
+        Some(status) if held.iter().all(|held| held.rank.is_none()) => Err(status),
+        Some(_) | None => Ok(held),
     }
 }
 
@@ -135,6 +153,7 @@ async fn hold_name(member: Member, call: Call, wanted: Creation) -> Result<Held,
     let answer = stream.message().await?.ok_or_else(ended)?;
     Ok(Held {
         rank: member.rank(&wanted),
+        node: member.node,
         target: member.target,
         session: answer.session,
         has_volume: !answer.volume_id.is_empty(),

@@ -24,6 +24,8 @@ pub(crate) struct MemberPool {
     pub(crate) id: PoolId,
     pub(crate) name: String,
     pub(crate) topology: Topology,
+    /// The daemon had it before, and is not done with opening its pools. Another daemon that serves it now has it.
+    pub(crate) is_remembered: bool,
 }
 
 /// The daemons, this one first, then by node id.
@@ -34,11 +36,17 @@ pub(crate) struct Members {
     pub(crate) forgotten: BTreeMap<PoolId, String>,
     /// Addresses at which no daemon has answered yet, and why.
     pub(crate) silent: Vec<(String, String)>,
+    /// Node ids that several daemons have.
+    pub(crate) ambiguous: BTreeSet<String>,
 }
 
 impl Member {
     pub(crate) fn serves(&self, pool: &PoolId) -> bool {
-        self.pools.iter().any(|served| served.id == *pool)
+        self.pool(pool).is_some()
+    }
+
+    fn pool(&self, pool: &PoolId) -> Option<&MemberPool> {
+        self.pools.iter().find(|served| served.id == *pool)
     }
 
     pub(crate) fn refusal(&self, doing: &str) -> Status {
@@ -94,10 +102,12 @@ impl Members {
     }
 
     /// Is every place that the requirement allows a single node, all of whose pools are known? Then a daemon that
-    /// has not answered is at none of them. A zone may have more nodes than have answered.
+    /// has not answered is at none of them. A zone may have more nodes than have answered, and of a node id that two
+    /// daemons have, the pools of one are known.
     pub(crate) fn are_all_nodes_of(&self, topology: &TopologyRequirement) -> bool {
+        let is_known = |member: &&Member| member.complete && !self.ambiguous.contains(&member.node);
         let is_known_node = |place: &Topology| {
-            self.all.iter().any(|member| member.complete && place.names_node(&member.node))
+            self.all.iter().filter(is_known).any(|member| place.names_node(&member.node))
         };
         let places = topology.requisite();
         !places.is_empty() && places.iter().all(is_known_node)
@@ -113,22 +123,34 @@ impl Members {
 
     /// The daemon that serves a pool: this one before others, as several may serve one that they share.
     pub(crate) fn owner(&self, pool: &PoolId) -> Result<Option<&Member>, Status> {
-        let mut away = None;
-        let mut owner: Option<&Member> = None;
-        for member in self.all.iter().filter(|member| member.serves(pool)) {
-            match (&member.away, owner) {
-                (None, None) => owner = Some(member),
-                (None, Some(other)) => check_shared(pool, other, member)?,
-                (Some(_), _) => away = Some(member),
-            }
+        if let Some(owner) = self.present_owner(pool)? {
+            return Ok(Some(owner));
         }
-        if owner.is_some() {
-            return Ok(owner);
-        }
-        match away {
+        match self.all.iter().find(|member| member.away.is_some() && member.serves(pool)) {
             Some(member) => Err(member.refusal(&format!("reach pool {pool}"))),
             None => self.check_all_known(&format!("find pool {pool}")).map(|()| None),
         }
+    }
+
+    /// Among the daemons that answer.
+    fn present_owner(&self, pool: &PoolId) -> Result<Option<&Member>, Status> {
+        let (mut owner, mut former) = (None, None);
+        for member in self.reachable() {
+            match (member.pool(pool), owner) {
+                (None, _) => {}
+                (Some(served), _) if served.is_remembered => former = former.or(Some(member)),
+                (Some(_), None) => owner = Some(member),
+                (Some(_), Some(other)) => check_shared(pool, other, member)?,
+            }
+        }
+        Ok(owner.or(former))
+    }
+
+    /// A pool of this node may be a copy of one that another daemon serves: nothing is created there, because it
+    /// would be lost with the copy.
+    pub(crate) fn check_no_copies(&self, node: &str) -> Result<(), Status> {
+        let mut pools = self.reachable().filter(|it| it.node == node).flat_map(|it| &it.pools);
+        pools.try_for_each(|pool| self.present_owner(&pool.id).map(drop))
     }
 
     /// Could a daemon that has not said so have something? Then "there is none" would be wrong.
@@ -162,10 +184,8 @@ impl Members {
 
 /// A pool that several nodes reach has no topology; one that is bound to a topology and is on two nodes was copied.
 fn check_shared(pool: &PoolId, one: &Member, other: &Member) -> Result<(), Status> {
-    let is_bound = |member: &Member| {
-        let served = member.pools.iter().find(|served| served.id == *pool);
-        served.is_some_and(|served| !served.topology.is_empty())
-    };
+    let is_bound =
+        |member: &Member| member.pool(pool).is_some_and(|served| !served.topology.is_empty());
     if !is_bound(one) && !is_bound(other) {
         return Ok(());
     }

@@ -190,7 +190,7 @@ impl Peers {
             let is_known = || all.iter().any(|member| member.node == *node && member.complete);
             self.memory.is_forgotten(&Resource::Node(node.clone())) || is_known()
         });
-        Members { all, forgotten, silent: known.silent() }
+        Members { all, forgotten, silent: known.silent(), ambiguous: known.ambiguous().clone() }
     }
 
     /// What is known, in the words of the protocol.

@@ -39,7 +39,8 @@ impl Description {
             return;
         }
         let known = |pool: &&MemberPool| !self.pools.iter().any(|own| own.id == pool.id);
-        let missing: Vec<MemberPool> = before.pools.iter().filter(known).cloned().collect();
+        let remembered = |pool: &MemberPool| MemberPool { is_remembered: true, ..pool.clone() };
+        let missing: Vec<MemberPool> = before.pools.iter().filter(known).map(remembered).collect();
         self.pools.extend(missing);
     }
 
@@ -74,6 +75,7 @@ fn parse_pools(pools: &[peer::Pool]) -> Result<Vec<MemberPool>, String> {
             id: pool.id.parse().map_err(|_| format!("it names a pool {:?}", pool.id))?,
             name: pool.name.clone(),
             topology: Topology::parse(pool.segments.clone())?,
+            is_remembered: false,
         })
     };
     pools.iter().map(pool).collect()

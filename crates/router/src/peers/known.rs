@@ -23,6 +23,8 @@ pub(super) struct KnownPeers {
     reached: BTreeSet<String>,
     /// Addresses without a usable answer, and why: none came, or another daemon has the same node id.
     silent: BTreeMap<SocketAddr, String>,
+    /// Node ids that several daemons have.
+    ambiguous: BTreeSet<String>,
     /// Where forgotten daemons were, until one answers there: that none does is expected.
     abandoned: BTreeMap<SocketAddr, String>,
     /// Names that could not be resolved, and why.
@@ -109,6 +111,7 @@ impl KnownPeers {
         this: Option<&Description>,
     ) {
         let before = std::mem::take(&mut self.silent);
+        self.ambiguous.clear();
         let mut instances: BTreeMap<String, String> =
             this.map(|this| (this.node.clone(), this.instance.clone())).into_iter().collect();
         let mut taken = BTreeMap::new();
@@ -155,6 +158,11 @@ impl KnownPeers {
     fn conflict(&mut self, address: SocketAddr, node: &str) {
         let why = format!("another daemon has the node id {node} too; give each daemon its own");
         self.silent.insert(address, why);
+        self.ambiguous.insert(node.to_owned());
+    }
+
+    pub(super) fn ambiguous(&self) -> &BTreeSet<String> {
+        &self.ambiguous
     }
 
     fn answered(&mut self, address: SocketAddr, seen: PeerAnswer) {

@@ -164,6 +164,10 @@ async fn two_daemons_with_one_node_id_are_not_trusted() {
     expect(client.list_volumes(list()).await, Code::Unavailable);
     let why = expect(create(&mut client, new_volume("v")).await, Code::Unavailable);
     assert!(why.contains("node id b"), "{why}");
+    // Which of the two has a volume of this name is not known either.
+    let at_b = create(&mut client, new_volume_at("w", &["b"])).await;
+    assert!(expect(at_b, Code::Unavailable).contains("node id b"));
+    create(&mut client, new_volume_at("w", &["a"])).await.unwrap();
     // Nor a router that has the id of a node.
     let addresses = vec![a.address.to_string(), b.address.to_string()];
     let (router, _) = router_at(addresses, "a", authority.files("a")).await;
@@ -214,9 +218,35 @@ async fn a_copied_pool_is_refused() {
     let address = "127.0.0.1:0".parse().unwrap();
     let c = Node::serve("c", authority.files("c"), Arc::clone(&b.pool), address).await;
     let (router, _) = router_before(&[&a, &b, &c], &authority).await;
-    let why = expect(delete(&mut controller(&router), &volume).await, Code::FailedPrecondition);
+    let mut client = controller(&router);
+    let why = expect(delete(&mut client, &volume).await, Code::FailedPrecondition);
     assert!(why.contains("node b") && why.contains("node c"), "{why}");
+    // What would be created on the copy is lost with it.
+    for name in ["v", "w"] {
+        let refused = create(&mut client, new_volume_at(name, &["b"])).await;
+        assert_eq!(expect(refused, Code::FailedPrecondition), why);
+    }
+    let elsewhere = create(&mut client, new_volume("x")).await.unwrap().volume_id;
+    assert!(elsewhere.contains(a.pool.id().as_str()), "{elsewhere}");
     drop(peers);
+}
+
+/// Its disk was put into another machine, and its former node is still configured for it.
+#[tokio::test]
+async fn a_moved_pool_is_no_copy_while_its_former_node_waits() {
+    let (authority, mut a, mut b) = two_nodes().await;
+    let (router, peers) = router_before(&[&a, &b], &authority).await;
+    let mut client = controller(&router);
+    let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap().volume_id;
+    a.stop();
+    b.stop();
+    let waiting = Node::opening("b", authority.files("b"), b.address).await;
+    peers.look().await;
+    expect(delete(&mut client, &volume).await, Code::Unavailable);
+    let taken_over = Node::serve("a", authority.files("a"), Arc::clone(&b.pool), a.address).await;
+    peers.look().await;
+    delete(&mut client, &volume).await.unwrap();
+    drop((waiting, taken_over));
 }
 
 /// A daemon that cannot read its disk does not know its pools.
