@@ -11,6 +11,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::failure::{Failure, Result};
 use crate::plugin::{Offer, Plugin};
+use crate::terminal::printable;
 
 /// Of one page; plugins with more entries are asked again.
 const PAGE: i32 = 500;
@@ -125,7 +126,7 @@ impl Snapshot {
 
 fn labelled(id: &str, name: Option<&str>) -> String {
     match name {
-        Some(name) => format!("{name} ({id})"),
+        Some(name) => format!("{} ({id})", printable(name)),
         None => id.to_owned(),
     }
 }

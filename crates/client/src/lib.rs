@@ -53,7 +53,7 @@ pub fn run(command: Command, find: FindSettings<'_>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Unread) => ExitCode::SUCCESS,
         Err(failure) => {
-            terminal::note(&format_args!("orlop: {}", terminal::printable(&failure.to_string())));
+            terminal::note(&format_args!("orlop: {failure}"));
             ExitCode::from(failure.exit_code())
         }
     }

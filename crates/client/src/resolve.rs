@@ -5,6 +5,7 @@ use orlop_model::{NameDigest, SnapshotId, VolumeId};
 use crate::failure::{Failure, Result};
 use crate::inventory;
 use crate::plugin::{Offer, Plugin};
+use crate::terminal::printable;
 
 /// More names are not asked for, one by one, to find what was meant.
 const MAX_NAMES: usize = 500;
@@ -176,7 +177,7 @@ fn by_name(kind: Kind, given: &str, all: &[Candidate], wanted: Match) -> Result<
 
 fn label(candidate: &Candidate) -> String {
     match &candidate.name {
-        Some(name) => format!("{name} ({})", candidate.id),
+        Some(name) => format!("{} ({})", printable(name), candidate.id),
         None => candidate.id.clone(),
     }
 }

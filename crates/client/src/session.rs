@@ -8,7 +8,7 @@ use crate::failure::{EXIT_CODES, Failure, Result};
 use crate::output::{Answer, Format, Output};
 use crate::plugin::Plugin;
 use crate::secrets;
-use crate::terminal::Style;
+use crate::terminal::{Style, printable};
 
 /// Where a daemon is looked for that no setting names.
 const USUAL_SOCKET: &str = "/run/orlop/csi.sock";
@@ -115,7 +115,7 @@ impl Session {
         self.show(&Answer::new(
             Vec::new(),
             &serde_json::json!({ "would": what }),
-            format!("would {what}"),
+            format!("would {}", printable(what)),
         )?)
     }
 

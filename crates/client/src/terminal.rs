@@ -44,15 +44,23 @@ impl Style {
     }
 }
 
-/// Names and messages come from elsewhere: what they hold must not move the cursor.
+/// Names and messages come from elsewhere: what they hold must not move the cursor, begin a line, or turn the
+/// direction of what follows.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().map(|c| if misleads(c) { '?' } else { c }).collect()
+}
+
+fn misleads(c: char) -> bool {
+    let is_separator = matches!(c, '\u{2028}' | '\u{2029}');
+    let is_direction =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || is_separator || is_direction
 }
 
 /// A line on standard error, for people; standard output is for results.
 pub(crate) fn note(text: &dyn Display) {
     // A closed stderr is no reason to stop.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", printable(&text.to_string()));
 }
 
 /// Asks before something is destroyed. Without a terminal there is no one to ask.
@@ -66,7 +74,7 @@ pub(crate) fn confirm(consequence: &str, yes: bool) -> Result<()> {
         )));
     }
     let mut err = std::io::stderr();
-    let _ = write!(err, "{consequence}. Go on? [y/N] ");
+    let _ = write!(err, "{}. Go on? [y/N] ", printable(consequence));
     let _ = err.flush();
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);

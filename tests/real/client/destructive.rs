@@ -59,3 +59,21 @@ async fn a_dry_run_creates_nothing() {
     assert_eq!(would, "would create volume data of 1.0 GiB, with xfs\n");
     assert_eq!(at.volumes(), 0);
 }
+
+/// CSI allows a new line in a name: what would be deleted is one line all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_cannot_forge_a_line() {
+    needs_root!();
+    let at = Terminal::new().await;
+    let name = "x\nvolume other";
+    let said = [
+        at.ok(&["volume", "create", name, "--size", "16MiB", "--block", "--dry-run"]),
+        at.ok(&["volume", "create", name, "--size", "16MiB", "--block"]),
+        at.ok(&["volume", "delete", name, "--dry-run"]),
+        at.fails(2, &["volume", "delete", name]),
+        at.ok(&["volume", "delete", name, "--yes"]),
+    ];
+    for said in said {
+        assert!(said.lines().count() == 1 && said.contains("x?volume other"), "{said:?}");
+    }
+}
