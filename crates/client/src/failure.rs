@@ -71,6 +71,26 @@ impl Failure {
         }
     }
 
+    /// The plugin has no such call.
+    pub(crate) fn is_unimplemented(&self) -> bool {
+        matches!(self, Self::Refused(text) if text.contains("(UNIMPLEMENTED)"))
+    }
+
+    /// The plugin has no such object.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused(text) if text.contains("(NOT_FOUND)"))
+    }
+
+    /// What the object holds cannot be read any more.
+    pub(crate) fn is_data_loss(&self) -> bool {
+        matches!(self, Self::Failed(text) if text.contains("(DATA_LOSS)"))
+    }
+
+    /// The plugin answered, and said that it did not do it.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self, Self::Refused(_)) || self.is_data_loss()
+    }
+
     /// The same failure, with something that may help.
     #[must_use]
     pub(crate) fn hinting(self, hint: &str) -> Self {

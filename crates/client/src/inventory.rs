@@ -6,6 +6,7 @@ use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
 use orlop_csi::proto::csi::v1::volume_content_source::Type;
 use orlop_csi::{LIMITS_KEY, NAME_KEY};
+use orlop_model::{SnapshotId, VolumeId};
 use serde::Serialize;
 use tonic::metadata::MetadataMap;
 
@@ -201,8 +202,9 @@ pub(crate) async fn named_volumes(plugin: &Plugin) -> Result<Vec<Volume>> {
                 entry.name = Some(name);
                 entry.limits = limits;
             }
-            // This plugin names none.
-            Ok(Volume { name: None, .. }) => break,
+            // This plugin names none. Orlop names all but those whose record cannot be read.
+            Ok(Volume { name: None, .. }) if entry.id.parse::<VolumeId>().is_err() => break,
+            Ok(_) => {}
             // Deleted since it was listed, or its pool is away: the list says what it can.
             Err(_) => {}
         }
@@ -220,8 +222,8 @@ pub(crate) async fn named_snapshots(plugin: &Plugin, of: Option<&str>) -> Result
     for entry in listed.iter_mut().take(MAX_NAMES) {
         match snapshot(plugin, &entry.id).await {
             Ok(found) if found.name.is_some() => *entry = found,
-            Ok(_) => break,
-            Err(_) => {}
+            Ok(_) if entry.id.parse::<SnapshotId>().is_err() => break,
+            Ok(_) | Err(_) => {}
         }
     }
     Ok(listed)

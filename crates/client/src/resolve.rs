@@ -80,10 +80,14 @@ async fn find_volume(plugin: &Plugin, given: &str, wanted: Match) -> Result<Stri
     }
     let mut named = Vec::new();
     for id in ids {
-        let has_name = named.len() < MAX_NAMES && plugin.offers(Offer::GetVolume);
-        // One that is gone by now, or cannot be read, has no name.
-        let name = match has_name {
-            true => inventory::volume(plugin, &id).await.ok().and_then(|volume| volume.name),
+        let is_asked = named.len() < MAX_NAMES && plugin.offers(Offer::GetVolume);
+        // One that cannot be read has no name that is known, and one that is gone by now is not meant.
+        let name = match is_asked {
+            true => match inventory::volume(plugin, &id).await {
+                Ok(found) => found.name,
+                Err(failure) if failure.is_not_found() => continue,
+                Err(_) => None,
+            },
             false => None,
         };
         named.push(Candidate { id, name });
@@ -110,9 +114,13 @@ async fn find_snapshot(plugin: &Plugin, given: &str, wanted: Match) -> Result<St
     }
     let mut named = Vec::new();
     for id in ids {
-        let has_name = named.len() < MAX_NAMES && plugin.offers(Offer::GetSnapshot);
-        let name = match has_name {
-            true => inventory::snapshot(plugin, &id).await.ok().and_then(|snapshot| snapshot.name),
+        let is_asked = named.len() < MAX_NAMES && plugin.offers(Offer::GetSnapshot);
+        let name = match is_asked {
+            true => match inventory::snapshot(plugin, &id).await {
+                Ok(found) => found.name,
+                Err(failure) if failure.is_not_found() => continue,
+                Err(_) => None,
+            },
             false => None,
         };
         named.push(Candidate { id, name });
@@ -169,10 +177,28 @@ fn by_name(kind: Kind, given: &str, all: &[Candidate], wanted: Match) -> Result<
     };
     let found: Vec<&Candidate> = all.iter().filter(named).collect();
     match found.as_slice() {
-        [one] => Ok(one.id.clone()),
+        [one] if is_whole(one, given) || all.iter().all(|it| it.name.is_some()) => {
+            Ok(one.id.clone())
+        }
+        [one] => Err(uncertain(kind, given, one, all)),
         [] => Err(missing(kind, given, all)),
         several => Err(ambiguous(kind, given, several.iter().map(|candidate| label(candidate)))),
     }
+}
+
+fn is_whole(candidate: &Candidate, given: &str) -> bool {
+    candidate.name.as_deref() == Some(given)
+}
+
+/// A name that is not known may begin in the same way.
+fn uncertain(kind: Kind, given: &str, one: &Candidate, all: &[Candidate]) -> Failure {
+    let unknown = all.iter().filter(|candidate| candidate.name.is_none()).count();
+    let what = kind.as_str();
+    Failure::usage(format!(
+        "{given:?} begins the name of {what} {}, but the names of {unknown} others are not known, because there are more than \
+         {MAX_NAMES} or they cannot be read; give the whole name, or the id",
+        label(one)
+    ))
 }
 
 fn label(candidate: &Candidate) -> String {

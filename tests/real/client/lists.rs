@@ -124,3 +124,34 @@ async fn a_watched_list_is_shown_again() {
     drop(watching);
     at.ok(&["volume", "delete", "new", "--yes"]);
 }
+
+/// Nothing is known of it but its id.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_volume_hides_no_name_and_keeps_no_directory() {
+    needs_root!();
+    let mut at = Terminal::new().await;
+    for name in ["one", "two", "three"] {
+        at.ok(&["volume", "create", name, "--size", "64MiB", "--fs", "ext4"]);
+    }
+    let listed = at.json(&["volume", "list"]);
+    let damaged = listed[0]["id"].as_str().unwrap();
+    at.daemon.terminate();
+    std::fs::write(at.pool.volume_data(damaged).with_file_name("record.json"), "{").unwrap();
+    at.daemon.restart().await;
+    let listed = at.json(&["volume", "list"]);
+    let names = |index: usize| listed[index]["name"].as_str();
+    assert_eq!((listed[0]["id"].as_str(), names(0)), (Some(damaged), None));
+    assert!(names(1).is_some() && names(2).is_some(), "{listed}");
+
+    let target = at.path("mnt");
+    let why = at.fails(1, &["volume", "mount", damaged, &target]);
+    assert!(why.contains("(DATA_LOSS)") && !why.contains("undone"), "{why}");
+    let why = at.fails(2, &["volume", "unmount", &target]);
+    assert!(why.contains("nothing is mounted by hand"), "{why}");
+    at.ok(&["volume", "mount", names(1).unwrap(), &target]);
+    at.ok(&["volume", "unmount", &target]);
+    // The name that is not known may begin in the same way.
+    let beginning = &names(2).unwrap()[..2];
+    let why = at.fails(2, &["volume", "show", beginning]);
+    assert!(why.contains("give the whole name"), "{why}");
+}

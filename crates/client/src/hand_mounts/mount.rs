@@ -1,5 +1,6 @@
 //! Mounting by hand: what an orchestrator does, in its order.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -66,7 +67,18 @@ pub(crate) async fn ensure_mounted(session: &Session, wanted: &Wanted) -> Result
             save(directory, &mount)?;
         }
     }
-    let done = carry_out(session, &mount).await;
+    let publish_context = match attach(session, &mount).await {
+        // Its answer is that nothing was done, so nothing is undone: of a damaged volume it could not be.
+        Err(failure) if before.is_none() && failure.is_answer() => {
+            forget(directory, &mount)?;
+            return Err(failure);
+        }
+        attached => attached,
+    };
+    let done = match publish_context {
+        Ok(publish_context) => carry_out(session, &mount, publish_context).await,
+        Err(failure) => Err(failure),
+    };
     match (done, before) {
         (Ok(()), _) => Ok(mount),
         // It was mounted before this call, and stays.
@@ -88,12 +100,12 @@ async fn undone(session: &Session, mount: &HandMount, failure: Failure) -> Failu
     }
 }
 
-async fn carry_out(session: &Session, mount: &HandMount) -> Result<()> {
+async fn carry_out(
+    session: &Session,
+    mount: &HandMount,
+    publish_context: BTreeMap<String, String>,
+) -> Result<()> {
     let plugin = &session.plugin;
-    let publish_context = match plugin.offers(Offer::PublishUnpublishVolume) {
-        true => attach(session, mount).await?,
-        false => Default::default(),
-    };
     let label = &mount.volume;
     if plugin.node_offers().await?.contains(&NodeOffer::StageUnstageVolume) {
         let above = mount.staging.parent().unwrap_or(Path::new("/"));
@@ -131,10 +143,10 @@ async fn carry_out(session: &Session, mount: &HandMount) -> Result<()> {
     check_mounted(mount)
 }
 
-async fn attach(
-    session: &Session,
-    mount: &HandMount,
-) -> Result<std::collections::BTreeMap<String, String>> {
+async fn attach(session: &Session, mount: &HandMount) -> Result<BTreeMap<String, String>> {
+    if !session.plugin.offers(Offer::PublishUnpublishVolume) {
+        return Ok(BTreeMap::new());
+    }
     let request = v1::ControllerPublishVolumeRequest {
         volume_id: mount.volume.clone(),
         node_id: mount.node.clone(),

@@ -8,6 +8,7 @@ use super::{HandMount, forget, lock, of_volume};
 use crate::failure::Result;
 use crate::plugin::{NodeOffer, Offer};
 use crate::session::Session;
+use crate::terminal::note;
 use crate::volume::delete_id;
 
 /// May be repeated. The note goes last: until then another call can finish it.
@@ -51,7 +52,13 @@ pub(super) async fn undo(session: &Session, mount: &HandMount) -> Result<()> {
         let send = |channel, request| async move {
             ControllerClient::new(channel).controller_unpublish_volume(request).await
         };
-        plugin.ask(&doing, request, send).await?;
+        match plugin.ask(&doing, request, send).await {
+            // The mount is gone, and no command could end it otherwise.
+            Err(failure) if failure.is_data_loss() => {
+                note(&format_args!("note: {failure}; it is unmounted all the same"));
+            }
+            answer => drop(answer?),
+        }
     }
     Ok(())
 }

@@ -74,3 +74,14 @@ fn a_short_name_is_not_taken_for_a_digest() {
     assert_eq!(by_id(Kind::Volume, &digest.as_str()[..1], &ids, Match::Beginning).unwrap(), None);
     assert_eq!(by_id(Kind::Volume, &digest.as_str()[..7], &ids, Match::Beginning).unwrap(), None);
 }
+
+/// One of the names that are not known may begin in the same way.
+#[test]
+fn a_beginning_is_not_enough_if_names_are_missing() {
+    let mut all = named(&["data-1", "other"]);
+    all.push(Candidate { id: id("data-2"), name: None });
+    let error = by_name(Kind::Volume, "data-", &all, Match::Beginning).unwrap_err();
+    assert!(error.to_string().contains("give the whole name") && error.exit_code() == 2, "{error}");
+    assert_eq!(by_name(Kind::Volume, "data-1", &all, Match::Beginning).unwrap(), id("data-1"));
+    assert_eq!(by_name(Kind::Volume, "other", &all, Match::Whole).unwrap(), id("other"));
+}
