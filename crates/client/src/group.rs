@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::failure::{EXIT_CODES, Failure, Result};
 use crate::inventory::{self, Snapshot};
 use crate::output::{Answer, Table};
+use crate::plugin::Offer;
 use crate::resolve::Match;
 use crate::session::{Change, Common, Destroy, FindSettings, Session, Watch};
 use crate::terminal::confirm;
@@ -187,6 +188,10 @@ async fn create(
     if change.dry_run {
         return session.would(&doing);
     }
+    let before = match session.plugin.offers(Offer::ListSnapshots) {
+        true => groups(session).await?,
+        false => BTreeMap::new(),
+    };
     let request = v1::CreateVolumeGroupSnapshotRequest {
         name,
         source_volume_ids: ids,
@@ -202,7 +207,12 @@ async fn create(
     for snapshot in &mut group.snapshots {
         snapshot.consistency = inventory::consistency(&metadata, &snapshot.id);
     }
-    session.show(&described(session, group, "took group snapshot")?)
+    // CSI answers a repeated call with the first group snapshot, which a job with a fixed name would not notice.
+    let verb = match before.contains_key(&group.id) {
+        true => "nothing was done, there is already group snapshot",
+        false => "took group snapshot",
+    };
+    session.show(&described(session, group, verb)?)
 }
 
 async fn delete(session: &Session, given: &str, destroy: Destroy) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::failure::{EXIT_CODES, Result};
 use crate::session::{Common, FindSettings, Session};
 use crate::transfer::{ExportArguments, ImportArguments};
 
-pub(crate) use create::{NewVolume, create, source_of_snapshot, source_of_volume};
+pub(crate) use create::{NewVolume, create, create_or_find, source_of_snapshot, source_of_volume};
 pub(crate) use delete::delete_id;
 pub(crate) use mount::{UnmountArguments, mounted, unmount};
 

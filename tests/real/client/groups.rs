@@ -17,6 +17,8 @@ async fn a_group_is_taken_listed_shown_and_deleted() {
     let id = made["id"].as_str().unwrap();
     assert_eq!(made["snapshots"].as_array().unwrap().len(), 2);
     assert!(made["snapshots"][0]["consistency"].is_string(), "{made}");
+    let said = at.ok(&["group", "create", "both", "one", "two"]);
+    assert!(said.starts_with("nothing was done, there is already group snapshot "), "{said}");
     assert_eq!(at.id(&["group", "list"]), id);
     assert_eq!(at.id(&["group", "show", "both"]), id);
     let shown = at.json(&["group", "show", &id[..14]]);

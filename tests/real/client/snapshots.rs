@@ -29,7 +29,11 @@ async fn a_snapshot_is_taken_looked_into_and_restored() {
     at.ok(&["snapshot", "unmount", &inside]);
     assert_eq!(at.volumes(), 1);
 
-    at.ok(&["snapshot", "restore", "before", "back"]);
+    let said = at.ok(&["snapshot", "restore", "before", "back"]);
+    assert!(said.starts_with("restored to volume back ("), "{said}");
+    // Again: it is not as the snapshot any more, if it was written to.
+    let said = at.ok(&["snapshot", "restore", "before", "back"]);
+    assert!(said.contains("exists already") && said.contains("nothing was done"), "{said}");
     at.ok(&["volume", "create", "clone", "--from-volume", "data"]);
     let (back, clone) = (at.path("back"), at.path("clone"));
     at.ok(&["volume", "mount", "back", &back]);

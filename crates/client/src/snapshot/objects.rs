@@ -15,7 +15,7 @@ use crate::output::{Answer, Table};
 use crate::plugin::Offer;
 use crate::session::{Change, Destroy, Session, Watch};
 use crate::terminal::{confirm, printable};
-use crate::volume::{NewVolume, create as create_volume, source_of_snapshot};
+use crate::volume::{NewVolume, create_or_find, source_of_snapshot};
 use crate::{pairs, resolve};
 
 /// Between two questions whether a snapshot is ready.
@@ -278,7 +278,15 @@ pub(super) async fn restore(session: &Session, arguments: &RestoreArguments) -> 
     if arguments.change.dry_run {
         return session.would(&format!("create {}", wanted.described()));
     }
-    let made = create_volume(session, &wanted).await?;
-    let text = format!("restored to volume {}, {}", made.label(), Bytes(made.size_bytes));
+    let (made, is_new) = create_or_find(session, &wanted).await?;
+    let size = Bytes(made.size_bytes);
+    // CSI answers a repeated call with the first volume, whatever was written to it since.
+    let text = match is_new {
+        true => format!("restored to volume {}, {size}", made.label()),
+        false => format!(
+            "volume {} exists already, {size}; nothing was done, and it holds what was written to it since",
+            made.label()
+        ),
+    };
     session.show(&Answer::new(vec![made.id.clone()], &made, text)?)
 }

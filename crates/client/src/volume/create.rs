@@ -129,15 +129,11 @@ pub(super) async fn run(session: &Session, arguments: CreateArguments) -> Result
     if arguments.change.dry_run {
         return session.would(&format!("create {}", wanted.described()));
     }
-    let before = match session.plugin.offers(Offer::ListVolumes) {
-        true => inventory::volumes(&session.plugin).await?,
-        false => Vec::new(),
-    };
-    let made = create(session, &wanted).await?;
+    let (made, is_new) = create_or_find(session, &wanted).await?;
     let size = Bytes(made.size_bytes);
-    let text = match before.iter().any(|it| it.id == made.id) {
-        true => format!("volume {} exists already, {size}; nothing was done", made.label()),
-        false => format!("created volume {}, {size}", made.label()),
+    let text = match is_new {
+        true => format!("created volume {}, {size}", made.label()),
+        false => format!("volume {} exists already, {size}; nothing was done", made.label()),
     };
     session.show(&Answer::new(vec![made.id.clone()], &made, text)?)
 }
@@ -151,6 +147,20 @@ pub(crate) async fn source_of_volume(session: &Session, given: &str) -> Result<T
     session.plugin.require(Offer::CloneVolume, &format_args!("copy volume {given}"))?;
     let volume_id = resolve::volume(&session.plugin, given).await?;
     Ok(Type::Volume(VolumeSource { volume_id }))
+}
+
+/// And whether it is new: CSI answers a repeated call as it did the first one.
+pub(crate) async fn create_or_find(
+    session: &Session,
+    wanted: &NewVolume,
+) -> Result<(Volume, bool)> {
+    let before = match session.plugin.offers(Offer::ListVolumes) {
+        true => inventory::volumes(&session.plugin).await?,
+        false => Vec::new(),
+    };
+    let made = create(session, wanted).await?;
+    let is_new = before.iter().all(|it| it.id != made.id);
+    Ok((made, is_new))
 }
 
 pub(crate) async fn create(session: &Session, wanted: &NewVolume) -> Result<Volume> {
