@@ -32,7 +32,39 @@ pub(crate) fn joined(map: &BTreeMap<String, String>) -> String {
 
 /// A size on the command line, such as 10GiB.
 pub(crate) fn size(text: &str) -> std::result::Result<u64, String> {
-    let parsed =
-        orlop_model::parse_size(text).filter(|bytes| *bytes > 0 && i64::try_from(*bytes).is_ok());
-    parsed.ok_or_else(|| "it is not a size such as 10GiB, 500Mi or 4096".to_owned())
+    let parsed = orlop_model::parse_exact_size(text)
+        .filter(|bytes| *bytes > 0 && i64::try_from(*bytes).is_ok());
+    parsed.ok_or_else(|| "it is not a size such as 10GiB, 1.5GiB, 500Mi or 4096".to_owned())
+}
+
+/// Bytes per second. A number alone would be bytes, and is most likely meant as something else: a volume that may write 10
+/// bytes per second hangs.
+pub(crate) fn rate(text: &str) -> std::result::Result<u64, String> {
+    if let Some(bytes) = text.strip_suffix('B').and_then(|digits| digits.parse().ok()) {
+        return if bytes > 0 {
+            Ok(bytes)
+        } else {
+            Err("it is nothing; none lifts a limit".to_owned())
+        };
+    }
+    match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => Err(format!("it has no unit; write {text}MiB, or {text}B for bytes")),
+        false => size(text).map_err(|_| "it is not a size such as 50MiB or 1.5GiB".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_has_a_unit() {
+        assert_eq!(rate("10MiB"), Ok(10 << 20));
+        assert_eq!(rate("1.5MiB"), Ok(3 << 19));
+        assert_eq!(rate("4096B"), Ok(4096));
+        assert_eq!(rate("10").unwrap_err(), "it has no unit; write 10MiB, or 10B for bytes");
+        for wrong in ["", "0B", "B", "fast", "10MB", "-1MiB", "0MiB"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+    }
 }

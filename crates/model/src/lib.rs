@@ -48,5 +48,7 @@ pub use record::{
     Consistency, ContentSource, ControllerPublication, FormatState, FsUuid, GroupSnapshotRecord,
     ReaderState, SnapshotRecord, Timestamp, VolumeGroupRecord, VolumeRecord,
 };
-pub use size::{ALLOCATION_UNIT, Bytes, CapacityRange, parse_quantity, parse_size};
+pub use size::{
+    ALLOCATION_UNIT, Bytes, CapacityRange, parse_exact_size, parse_quantity, parse_size,
+};
 pub use topology::{Topology, TopologyRequirement};

@@ -140,6 +140,26 @@ pub fn parse_size(text: &str) -> Option<u64> {
     multiplied(digits, unit.trim(), &SETTING_UNITS)
 }
 
+/// As [`parse_size`], for what people type: also `1.5GiB`, if it comes to whole bytes.
+pub fn parse_exact_size(text: &str) -> Option<u64> {
+    let (number, unit) = split_unit(text);
+    let Some((whole, fraction)) = number.split_once('.') else { return parse_size(text) };
+    let digits = u32::try_from(fraction.len()).ok().filter(|digits| (1..=18).contains(digits))?;
+    let factor = multiplied("1", unit.trim(), &SETTING_UNITS)?;
+    let scale = 10_u128.pow(digits);
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    let number = u128::from(whole.parse::<u64>().ok()?).checked_mul(scale)?;
+    let number = number + u128::from(fraction.parse::<u64>().ok()?);
+    let bytes = number.checked_mul(factor.into())?;
+    if bytes % scale != 0 {
+        return None;
+    }
+    u64::try_from(bytes / scale).ok()
+}
+
 /// A size in a pod's manifest: a whole number with a suffix of a Kubernetes quantity; without one,
 /// bytes. `None` for anything else, for zero, and for what no wire field could hold.
 pub fn parse_quantity(text: &str) -> Option<i64> {
@@ -206,6 +226,20 @@ mod tests {
         assert_eq!(shown(1536), "1.5 KiB");
         assert_eq!(shown(10 << 30), "10.0 GiB");
         assert_eq!(shown(u64::MAX), "16777215.9 TiB");
+    }
+
+    #[test]
+    fn a_fraction_has_to_come_to_whole_bytes() {
+        assert_eq!(parse_exact_size("1.5GiB"), Some(3 << 29));
+        assert_eq!(parse_exact_size("0.25 Mi"), Some(1 << 18));
+        assert_eq!(parse_exact_size("2.50k"), Some(2500));
+        assert_eq!(parse_exact_size("10GiB"), Some(10 << 30));
+        for bad in [
+            "1.5", "0.1KiB", ".5GiB", "1.GiB", "1.5.5GiB", "-1.5GiB", "1.5GB", "9.9e9TiB", "1,5GiB",
+        ] {
+            assert_eq!(parse_exact_size(bad), None, "{bad}");
+        }
+        assert_eq!(parse_exact_size("99999999999.5TiB"), None);
     }
 
     #[test]

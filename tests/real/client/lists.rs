@@ -49,7 +49,7 @@ async fn a_volume_is_created_listed_and_shown_in_every_form() {
 async fn ids_names_and_unique_beginnings_find_a_volume() {
     needs_root!();
     let at = Terminal::new().await;
-    let create = |name| at.id(&["volume", "create", name, "--size", "8MiB", "--block"]);
+    let create = |name| at.id(&["volume", "create", name, "--size", "7.5MiB", "--block"]);
     let (first, _second) = (create("postgres-data"), create("postgres-log"));
     let digest = first.rsplit('-').next().unwrap();
     for given in [&*first, "postgres-data", "postgres-d", &digest[..10], &first[..20]] {
@@ -65,7 +65,7 @@ async fn ids_names_and_unique_beginnings_find_a_volume() {
     // What destroys needs the whole name: this would be another volume once the call is repeated.
     let why = at.fails(3, &["volume", "delete", "postgres-d", "--yes"]);
     assert!(why.contains("did you mean postgres-data"), "{why}");
-    let again = at.ok(&["volume", "create", "postgres-data", "--size", "8MiB", "--block"]);
+    let again = at.ok(&["volume", "create", "postgres-data", "--size", "7.5MiB", "--block"]);
     assert!(again.contains("exists already"), "{again}");
     at.ok(&["volume", "delete", "postgres-data", "postgres-log", "postgres-data", "-y"]);
     assert_eq!(at.volumes(), 0);

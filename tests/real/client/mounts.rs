@@ -110,6 +110,9 @@ async fn limits_are_changed_and_shown() {
     let why = at.fails(3, &["volume", "limit", "data", "speed=fast"]);
     assert!(why.contains("the plugin refused it (INVALID_ARGUMENT)"), "{why}");
     at.fails(2, &["volume", "limit", "data"]);
+    // Ten bytes per second, most likely by mistake.
+    let why = at.fails(2, &["volume", "limit", "data", "--write-rate", "10"]);
+    assert!(why.contains("it has no unit; write 10MiB"), "{why}");
     at.fails(2, &["volume", "limit", "data", "writeIops=1", "--write-iops", "2"]);
     at.ok(&["volume", "limit", "data", "--write-iops", "1", "--dry-run"]);
     assert_eq!(limits(&at), serde_json::json!({"writeIops": "7"}));

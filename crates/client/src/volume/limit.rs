@@ -61,7 +61,7 @@ fn count(text: &str) -> std::result::Result<String, String> {
 fn rate(text: &str) -> std::result::Result<String, String> {
     match text {
         "none" => Ok(NONE.to_owned()),
-        _ => pairs::size(text).map(|bytes| bytes.to_string()),
+        _ => pairs::rate(text).map(|bytes| bytes.to_string()),
     }
 }
 
