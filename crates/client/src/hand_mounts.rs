@@ -42,12 +42,16 @@ pub(crate) struct HandMount {
     pub(crate) attached: bool,
     /// The volume was made for this mount, out of this snapshot or volume, and goes with it.
     pub(crate) temporary_copy_of: Option<String>,
-    /// What was at the target before, and is to be there again.
-    pub(crate) place: Option<Place>,
+    /// The directory that was at the target before, and is to be there again.
+    #[serde(alias = "place")]
+    pub(crate) directory_before: Option<Attributes>,
+    /// The same for the file at which a raw device appears.
+    #[serde(default)]
+    pub(crate) file_before: Option<Attributes>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct Attributes {
     mode: u32,
     user: u32,
     group: u32,
@@ -61,7 +65,8 @@ impl HandMount {
     fn is_same(&self, other: &Self) -> bool {
         let plain = |it: &Self| Self {
             attached: false,
-            place: None,
+            directory_before: None,
+            file_before: None,
             context: BTreeMap::new(),
             socket: PathBuf::new(),
             ..it.clone()

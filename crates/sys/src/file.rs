@@ -11,6 +11,7 @@ mod presence;
 mod punch;
 mod regular;
 mod remove;
+mod restore;
 mod small;
 mod unused;
 
@@ -44,6 +45,7 @@ pub use presence::Presence;
 pub use punch::punch_zeroes;
 pub use regular::{FileAccess, open_regular};
 pub use remove::remove_tree;
+pub use restore::{EmptyEntry, EntryKind, is_still_at, restore_empty};
 pub use small::{read_at_most, read_small};
 pub use unused::try_truncate_unused;
 

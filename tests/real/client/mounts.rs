@@ -1,6 +1,6 @@
 //! Volumes that are mounted, grown and limited by hand.
 
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use orlop_sys::mounts::mount_at;
@@ -16,6 +16,7 @@ async fn a_volume_is_mounted_written_grown_and_unmounted() {
     let target = at.path("mnt");
     std::fs::create_dir(&target).unwrap();
     std::fs::set_permissions(&target, PermissionsExt::from_mode(0o710)).unwrap();
+    std::os::unix::fs::chown(&target, Some(1000), Some(1001)).unwrap();
     let said = at.ok(&["volume", "mount", "data", &target]);
     assert!(said.contains(&format!("orlop volume unmount {target}")), "{said}");
     // Again: nothing more happens.
@@ -41,6 +42,7 @@ async fn a_volume_is_mounted_written_grown_and_unmounted() {
     assert!(mount_at(Path::new(&target)).unwrap().is_none());
     let left = std::fs::metadata(&target).unwrap();
     assert!(left.is_dir() && left.permissions().mode() & 0o7777 == 0o710, "as it was before");
+    assert_eq!((left.uid(), left.gid()), (1000, 1001));
     let shown = at.json(&["volume", "show", &id]);
     assert_eq!(shown["published_nodes"], serde_json::json!([]));
     assert_eq!(shown["mounted_at"], serde_json::json!([]));
@@ -92,6 +94,31 @@ async fn nothing_is_mounted_where_it_cannot_be() {
     assert!(why.contains("something else is mounted there"), "{why}");
     at.ok(&["volume", "mount", "raw", &target, "--block", "--dry-run"]);
     assert!(!Path::new(&target).exists());
+    at.ok(&["volume", "delete", "raw", "--yes"]);
+}
+
+/// /etc/passwd would be hidden from all programs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_raw_device_hides_no_file_and_gives_back_an_empty_one() {
+    needs_root!();
+    let at = Terminal::new().await;
+    at.ok(&["volume", "create", "raw", "--size", "16MiB", "--block"]);
+    let (full, empty, node) = (at.path("full"), at.path("empty"), at.path("node"));
+    std::fs::write(&full, "x").unwrap();
+    orlop_sys::tool::run("mknod", [&node, "c", "1", "3"]).unwrap();
+    for target in [&full, &node] {
+        let why = at.fails(2, &["volume", "mount", "raw", target, "--block"]);
+        assert!(why.contains("would be hidden"), "{why}");
+    }
+    assert_eq!(std::fs::read(&full).unwrap(), b"x");
+    std::fs::write(&empty, "").unwrap();
+    std::fs::set_permissions(&empty, PermissionsExt::from_mode(0o640)).unwrap();
+    std::os::unix::fs::chown(&empty, Some(1000), Some(1001)).unwrap();
+    at.ok(&["volume", "mount", "raw", &empty, "--block"]);
+    at.ok(&["volume", "unmount", &empty]);
+    let left = std::fs::symlink_metadata(&empty).unwrap();
+    assert!(left.is_file() && left.mode() & 0o7777 == 0o640, "as it was before");
+    assert_eq!((left.uid(), left.gid()), (1000, 1001));
     at.ok(&["volume", "delete", "raw", "--yes"]);
 }
 

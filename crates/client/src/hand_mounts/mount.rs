@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
 use orlop_csi::proto::csi::v1::node_client::NodeClient;
+use orlop_sys::file::{EmptyEntry, EntryKind, restore_empty};
 use orlop_sys::mounts;
 
 use super::{
-    HandMount, Place, at_target, ensure_directory, forget, lock, of_volume, save, volume_digest,
+    Attributes, HandMount, at_target, ensure_directory, forget, lock, of_volume, save,
+    volume_digest,
 };
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
@@ -49,13 +51,15 @@ pub(crate) async fn ensure_mounted(session: &Session, wanted: &Wanted) -> Result
             && !wanted.volume.published_nodes.contains(&node),
         node,
         temporary_copy_of: wanted.temporary_copy_of.clone(),
-        place: place_at(&wanted.target),
+        directory_before: attributes_of(&wanted.target, std::fs::Metadata::is_dir),
+        file_before: attributes_of(&wanted.target, std::fs::Metadata::is_file),
     };
     let before = at_target(directory, &wanted.target)?;
     match &before {
         Some(before) if before.is_same(&mount) => {
             mount.attached = before.attached;
-            mount.place = before.place;
+            mount.directory_before = before.directory_before;
+            mount.file_before = before.file_before;
         }
         Some(before) => return Err(occupied(before)),
         None => {
@@ -198,31 +202,46 @@ fn refuse_foreign(target: &Path) -> Result<()> {
     }
 }
 
-/// A mistyped path, such as /etc, would be hidden from all programs of the machine.
+/// A mistyped path, such as /etc or /etc/passwd, would be hidden from all programs of the machine.
 fn refuse_to_hide_files(target: &Path) -> Result<()> {
-    let has_files = std::fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some());
-    match has_files {
-        true => Err(Failure::usage(format!(
-            "cannot mount at {}: the directory is not empty, and its files would be hidden; choose an \
-             empty directory, or one that does not exist yet",
-            target.display()
-        ))),
-        false => Ok(()),
-    }
+    let Ok(there) = target.symlink_metadata() else { return Ok(()) };
+    let hidden = if there.is_dir() {
+        let has_files = std::fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some());
+        has_files.then_some("the directory is not empty, and its files would be hidden")
+    } else if there.is_file() {
+        (there.len() > 0).then_some("the file is not empty, and its contents would be hidden")
+    } else {
+        Some("it is neither a directory nor a regular file, and would be hidden")
+    };
+    let Some(hidden) = hidden else { return Ok(()) };
+    let kind = if there.is_dir() { "directory" } else { "file" };
+    Err(Failure::usage(format!(
+        "cannot mount at {}: {hidden}; choose an empty {kind}, or one that does not exist yet",
+        target.display()
+    )))
 }
 
-fn place_at(target: &Path) -> Option<Place> {
-    let there = target.symlink_metadata().ok().filter(std::fs::Metadata::is_dir)?;
-    Some(Place { mode: there.permissions().mode() & 0o7777, user: there.uid(), group: there.gid() })
+fn attributes_of(
+    target: &Path,
+    is_kind: impl Fn(&std::fs::Metadata) -> bool,
+) -> Option<Attributes> {
+    let there = target.symlink_metadata().ok().filter(is_kind)?;
+    Some(Attributes {
+        mode: there.permissions().mode() & 0o7777,
+        user: there.uid(),
+        group: there.gid(),
+    })
 }
 
-impl Place {
-    /// Plugins remove an empty target; it was there before.
-    pub(super) fn restore(self, target: &Path) {
-        if std::fs::create_dir(target).is_ok() {
-            // As it was, where that can be had; a directory with other rights is better than none.
-            let _ = std::os::unix::fs::chown(target, Some(self.user), Some(self.group));
-            let _ = std::fs::set_permissions(target, std::fs::Permissions::from_mode(self.mode));
+/// Plugins remove an empty target; it was there before.
+pub(super) fn restore_target(mount: &HandMount) {
+    let directory = mount.directory_before.map(|it| (EntryKind::Directory, it));
+    let file = mount.file_before.map(|it| (EntryKind::File, it));
+    if let Some((kind, Attributes { mode, user, group })) = directory.or(file) {
+        // As it was, where that can be had: the volume is unmounted in any case.
+        let restored = restore_empty(&mount.target, EmptyEntry { kind, mode, user, group });
+        if let Err(error) = restored {
+            note(&error);
         }
     }
 }

@@ -4,6 +4,7 @@ use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
 use orlop_csi::proto::csi::v1::node_client::NodeClient;
 
+use super::mount::restore_target;
 use super::{HandMount, forget, lock, of_volume};
 use crate::failure::Result;
 use crate::plugin::{NodeOffer, Offer};
@@ -34,9 +35,7 @@ pub(super) async fn undo(session: &Session, mount: &HandMount) -> Result<()> {
         NodeClient::new(channel).node_unpublish_volume(request).await
     };
     plugin.ask(&doing, request, send).await?;
-    if let Some(place) = mount.place {
-        place.restore(&mount.target);
-    }
+    restore_target(mount);
     let others = of_volume(&session.directory, &plugin.driver, &mount.volume)?;
     if others.iter().any(|other| other.target != mount.target) {
         return Ok(());

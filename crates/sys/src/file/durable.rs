@@ -75,7 +75,7 @@ fn lock_gathering_file(path: &Path) -> Result<File> {
     }
 }
 
-fn still_names(path: &Path, file: &File) -> Result<bool> {
+pub(super) fn still_names(path: &Path, file: &File) -> Result<bool> {
     let opened = file.metadata().on("stat", path)?;
     match std::fs::symlink_metadata(path) {
         Ok(named) => Ok((named.dev(), named.ino()) == (opened.dev(), opened.ino())),
