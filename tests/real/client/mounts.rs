@@ -67,13 +67,41 @@ async fn a_read_only_mount_and_a_raw_device() {
     assert!(std::fs::metadata(&device).unwrap().file_type().is_block_device());
     Pattern::new(5).write_at(Path::new(&device), 4 * MIB, MIB);
     at.ok(&["volume", "unmount", &device]);
-    // By its id as well.
+    // By its id as well, and by its name.
     let id = at.id(&["volume", "show", "files"]);
     at.ok(&["volume", "unmount", &id]);
+    at.ok(&["volume", "mount", "files", &target]);
+    at.ok(&["volume", "unmount", "files"]);
+    at.ok(&["volume", "mount", "raw", &device, "--block"]);
+    let why = at.fails(2, &["volume", "unmount", "files"]);
+    assert!(why.contains(&format!("mounted by hand are: {device}")), "{why}");
+    at.ok(&["volume", "unmount", "raw"]);
+    let why = at.fails(2, &["volume", "unmount", "raw"]);
+    let notes = at.pool.scratch().join("run/.client");
+    assert!(why.contains("ORLOP_RUN_DIR") && why.contains(notes.to_str().unwrap()), "{why}");
     at.ok(&["volume", "mount", "raw", &device, "--block"]);
     Pattern::new(5).check_at(Path::new(&device), 4 * MIB, MIB);
     at.ok(&["volume", "unmount", &device]);
     at.ok(&["volume", "delete", "files", "raw", "--yes"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_mounted_twice_is_not_enough_to_unmount() {
+    needs_root!();
+    let at = Terminal::new().await;
+    let shared = ["--access-mode", "single-node-multi-writer"];
+    at.ok(
+        &[&["volume", "create", "shared", "--size", "64MiB", "--fs", "ext4"], &shared[..]].concat()
+    );
+    let (first, second) = (at.path("first"), at.path("second"));
+    for target in [&first, &second] {
+        at.ok(&[&["volume", "mount", "shared", target], &shared[..]].concat());
+    }
+    let why = at.fails(2, &["volume", "unmount", "shared"]);
+    assert!(why.contains("more than once") && why.contains(&second), "{why}");
+    at.ok(&["volume", "unmount", &second]);
+    at.ok(&["volume", "unmount", "shared"]);
+    at.ok(&["volume", "delete", "shared", "--yes"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

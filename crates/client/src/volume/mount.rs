@@ -1,6 +1,6 @@
 //! `orlop volume mount` and `unmount`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
@@ -46,7 +46,7 @@ pub(super) struct MountArguments {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct UnmountArguments {
-    /// The directory, as it was given to `mount`; or the volume's id
+    /// The directory, as it was given to `mount`; or the volume's id or name
     #[arg(value_name = "DIR")]
     target: PathBuf,
 
@@ -94,7 +94,7 @@ pub(crate) fn mounted(mount: &HandMount, label: &str) -> Result<Answer> {
 }
 
 pub(crate) async fn unmount(session: &Session, arguments: &UnmountArguments) -> Result<()> {
-    let mount = find(session, arguments)?;
+    let mount = find(session, arguments).await?;
     if mount.driver != session.plugin.driver {
         return Err(Failure::usage(format!(
             "cannot unmount {}: plugin {} mounted it, and this is {}; --endpoint {} is its socket",
@@ -125,7 +125,7 @@ pub(crate) async fn unmount(session: &Session, arguments: &UnmountArguments) -> 
     session.show(&Answer::new(vec![mount.volume.clone()], &mount, text)?)
 }
 
-fn find(session: &Session, arguments: &UnmountArguments) -> Result<HandMount> {
+async fn find(session: &Session, arguments: &UnmountArguments) -> Result<HandMount> {
     let given = &arguments.target;
     let absolute = std::path::absolute(given).unwrap_or_else(|_| given.clone());
     // Without its links, if what is mounted there still answers.
@@ -140,18 +140,49 @@ fn find(session: &Session, arguments: &UnmountArguments) -> Result<HandMount> {
         }
     }
     let all = hand_mounts::all(&session.directory)?;
-    let of_volume: Vec<&HandMount> =
-        all.iter().filter(|mount| given.to_str() == Some(&mount.volume)).collect();
-    if let [one] = of_volume.as_slice() {
-        return Ok((*one).clone());
+    let of_volume = of_volume(session, given, &all).await;
+    let targets = |mounts: &[&HandMount]| {
+        let targets = mounts.iter().map(|mount| mount.target.display().to_string());
+        targets.collect::<Vec<_>>().join(", ")
+    };
+    match of_volume.as_slice() {
+        [one] => return Ok((*one).clone()),
+        [] => {}
+        several => {
+            return Err(Failure::usage(format!(
+                "cannot unmount {}: it is mounted more than once; name one of {}",
+                given.display(),
+                targets(several)
+            )));
+        }
     }
-    let known: Vec<String> = all.iter().map(|mount| mount.target.display().to_string()).collect();
-    let known = match known.as_slice() {
-        [] => "nothing is mounted by hand on this machine".to_owned(),
-        known => format!("mounted by hand are: {}", known.join(", ")),
+    let known = match all.iter().collect::<Vec<_>>().as_slice() {
+        [] => "nothing is mounted by hand".to_owned(),
+        known => format!("mounted by hand are: {}", targets(known)),
     };
     Err(Failure::usage(format!(
-        "cannot unmount {}: orlop mounted nothing there; {known}",
-        given.display()
+        "cannot unmount {}: orlop mounted nothing there; {known}, by the notes in {}; was it mounted with another \
+         ORLOP_RUN_DIR or --config?",
+        given.display(),
+        session.directory.display()
     )))
+}
+
+/// A name is looked up only where no mount has this id: a volume of another plugin may be mounted too.
+async fn of_volume<'a>(
+    session: &Session,
+    given: &Path,
+    all: &'a [HandMount],
+) -> Vec<&'a HandMount> {
+    let Some(given) = given.to_str().filter(|given| !given.contains('/')) else {
+        return Vec::new();
+    };
+    let by_id: Vec<&HandMount> = all.iter().filter(|mount| mount.volume == given).collect();
+    if !by_id.is_empty() || all.is_empty() {
+        return by_id;
+    }
+    // Whatever fails here: the message says what is mounted.
+    let Ok(id) = resolve::whole_volume(&session.plugin, given).await else { return Vec::new() };
+    let is_it = |mount: &&HandMount| mount.driver == session.plugin.driver && mount.volume == id;
+    all.iter().filter(is_it).collect()
 }
