@@ -2,6 +2,7 @@
 
 mod destructive;
 mod failures;
+mod file_diff;
 mod generated;
 mod groups;
 mod interrupted;

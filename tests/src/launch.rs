@@ -243,6 +243,11 @@ impl Running {
     pub fn has_ended(&mut self) -> bool {
         self.0.try_wait().expect("look at a command").is_some()
     }
+
+    /// It has to end by itself.
+    pub fn wait_for_end(&mut self) -> ExitStatus {
+        wait(&mut self.0).expect("the command ends")
+    }
 }
 
 impl Drop for Running {

@@ -1,8 +1,10 @@
 //! `orlop snapshot`.
 
 mod changes;
+mod files;
 mod mount;
 mod objects;
+mod report;
 
 use crate::failure::{EXIT_CODES, Result};
 use crate::session::{Common, FindSettings, Session};

@@ -4,7 +4,6 @@ mod blocks;
 mod copy;
 mod export;
 mod import;
-mod interrupt;
 mod unfinished;
 
 pub(crate) use export::{ExportArguments, SnapshotExportArguments, export, export_snapshot};

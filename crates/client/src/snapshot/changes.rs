@@ -6,6 +6,7 @@ use orlop_model::Bytes;
 use serde::Serialize;
 use tonic::{Code, Status};
 
+use super::files;
 use crate::failure::{Failure, Result};
 use crate::output::{Answer, Table};
 use crate::ranges::{self, Range};
@@ -15,6 +16,11 @@ use crate::session::Session;
 const BAR_WIDTH: u64 = 64;
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "With --files, both snapshots are mounted for as long as it takes, read-only: the plugin makes a volume out of each, \
+    which is deleted at the end, also after Ctrl-C. In names, bytes that are no printable text are written as \\xNN, and a \
+    backslash as two."
+)]
 pub(super) struct DiffArguments {
     /// The older snapshot: its id or name, or the beginning of one
     base: String,
@@ -22,6 +28,14 @@ pub(super) struct DiffArguments {
     target: String,
     #[command(flatten)]
     form: Form,
+
+    /// Which files were added, removed, changed or renamed, instead of which blocks
+    #[arg(long, conflicts_with = "bar")]
+    files: bool,
+
+    /// The filesystem of the snapshots, if it is not the plugin's default
+    #[arg(long, value_name = "TYPE", requires = "files")]
+    fs: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -64,6 +78,9 @@ pub(super) async fn diff(session: &Session, arguments: &DiffArguments) -> Result
     let plugin = &session.plugin;
     let base = resolve::snapshot(plugin, &arguments.base).await?;
     let target = resolve::snapshot(plugin, &arguments.target).await?;
+    if arguments.files {
+        return files::diff(session, &base, &target, arguments.fs.as_deref()).await;
+    }
     let doing = format!("compare snapshots {base} and {target}");
     let request = v1::GetMetadataDeltaRequest {
         base_snapshot_id: base.clone(),
@@ -109,8 +126,7 @@ pub(super) async fn allocated(session: &Session, arguments: &AllocatedArguments)
 }
 
 fn explained(failure: Failure) -> Failure {
-    let is_missing = matches!(&failure, Failure::Refused(text) if text.contains("(UNIMPLEMENTED)"));
-    match is_missing {
+    match failure.is_unimplemented() {
         true => failure.hinting("the plugin has no SnapshotMetadata service"),
         false => failure,
     }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 use rustix::io::Errno;
 
-use super::interrupt::Stop;
 use crate::failure::{Failure, Result};
+use crate::interrupt::Stop;
 use crate::progress::Progress;
 
 const CHUNK: usize = 1 << 20;
@@ -48,7 +48,7 @@ pub(super) fn copy(doing: &str, from: &Side, to: &Side, length: u64, stop: &Stop
     let mut buffer = vec![0; CHUNK];
     let (mut offset, mut written) = (0, 0);
     while let Some(at) = from.next_data(offset).filter(|at| *at < length) {
-        check(stop)?;
+        stop.check()?;
         // From the start of its chunk, so that both sides are written in whole blocks.
         offset = at - at % as_u64(CHUNK);
         let part = part_of(&mut buffer, length - offset);
@@ -72,7 +72,7 @@ pub(super) fn compare(from: &Side, to: &Side, length: u64, stop: &Stop) -> Resul
     let (mut expected, mut found) = (vec![0; CHUNK], vec![0; CHUNK]);
     let mut offset = 0;
     while offset < length {
-        check(stop)?;
+        stop.check()?;
         let expected = part_of(&mut expected, length - offset);
         let found = part_of(&mut found, length - offset);
         from.file.read_exact_at(expected, offset).map_err(|error| from.failed("read", &error))?;
@@ -94,13 +94,6 @@ pub(super) fn compare(from: &Side, to: &Side, length: u64, stop: &Stop) -> Resul
 fn part_of(buffer: &mut [u8], left: u64) -> &mut [u8] {
     let length = usize::try_from(left).unwrap_or(CHUNK).min(buffer.len());
     &mut buffer[..length]
-}
-
-fn check(stop: &Stop) -> Result<()> {
-    match stop.is_wanted() {
-        true => Err(Failure::Interrupted("interrupted".to_owned())),
-        false => Ok(()),
-    }
 }
 
 fn as_u64(length: usize) -> u64 {

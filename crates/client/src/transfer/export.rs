@@ -9,7 +9,8 @@ use orlop_sys::file::{self, RenameOutcome};
 use serde_json::json;
 
 use super::copy::{Side, compare, copy};
-use super::{device_path, interrupt};
+use super::device_path;
+use crate::interrupt::Interruptible;
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
 use crate::hand_mounts::{self, Wanted, ensure_mounted, ensure_unmounted, volume_to_mount};
@@ -148,7 +149,7 @@ async fn copy_out(device: &Path, file: &Path, length: u64, to: &Destination) -> 
     let partial = file.with_file_name(format!(".{name}.partial"));
     let (is_verified, replaces) = (!to.no_verify, to.overwrite);
     let (from, target, part) = (device.to_owned(), file.to_owned(), partial.clone());
-    let copied = interrupt::run(move |stop| {
+    let copied = Interruptible::begin()?.run(move |stop| {
         let from = Side::open(&from, false)?;
         let cannot = |error: &dyn std::fmt::Display| {
             Failure::failed(format!("cannot write {}: {error}", target.display()))

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::copy::{Side, compare, copy};
 use super::unfinished::{self, Unfinished};
-use super::{blocks, device_path, interrupt};
+use super::{blocks, device_path};
+use crate::interrupt::Interruptible;
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
 use crate::hand_mounts::{Wanted, ensure_mounted, ensure_unmounted, volume_to_mount};
@@ -88,7 +89,7 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
         block.zip(blocks::sector_of(&mount.target)).filter(|(block, sector)| block < sector);
     let copied = match device {
         Ok(device) => {
-            interrupt::run(move |stop| {
+            Interruptible::begin()?.run(move |stop| {
                 let written = copy("import", &image, &device, length, stop)?;
                 if is_verified {
                     compare(&image, &device, length, stop)?;
