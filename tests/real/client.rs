@@ -8,6 +8,7 @@ mod groups;
 mod interrupted;
 mod lists;
 mod mounts;
+mod qcow2;
 mod snapshots;
 mod transfer;
 

@@ -3,7 +3,9 @@
 mod blocks;
 mod copy;
 mod export;
+mod image;
 mod import;
+mod qcow2;
 mod unfinished;
 
 pub(crate) use export::{ExportArguments, SnapshotExportArguments, export, export_snapshot};

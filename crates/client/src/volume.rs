@@ -53,7 +53,7 @@ enum VolumeCommand {
     /// Unmount what `mount` mounted
     Unmount(mount::UnmountArguments),
 
-    /// Create a volume out of a raw disk image
+    /// Create a volume out of a disk image, raw or qcow2
     Import(ImportArguments),
 
     /// Write a volume to a file, as a raw disk image

@@ -1,6 +1,8 @@
 //! Copying between a file and a device, without what is zero, and comparing the two afterwards.
 
 use std::fs::File;
+use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +13,21 @@ use crate::failure::{Failure, Result};
 use crate::interrupt::Stop;
 use crate::progress::Progress;
 
-const CHUNK: usize = 1 << 20;
+pub(super) const CHUNK: usize = 1 << 20;
+
+/// Where a copy comes from: a raw image or device, or an image of another format.
+pub(super) trait Source {
+    fn path(&self) -> &Path;
+
+    fn read_exact_at(&mut self, part: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// The first part from there on that may not be zero.
+    fn next_data(&mut self, offset: u64) -> io::Result<Option<u64>>;
+}
+
+fn unreadable(from: &dyn Source, error: &io::Error) -> Failure {
+    Failure::failed(format!("cannot read {}: {error}", from.path().display()))
+}
 
 /// A file or a device, and the name by which messages call it.
 pub(super) struct Side {
@@ -27,35 +43,73 @@ impl Side {
         Ok(Self { file, path: path.to_owned() })
     }
 
-    fn failed(&self, doing: &str, error: &std::io::Error) -> Failure {
-        Failure::failed(format!("cannot {doing} {}: {error}", self.path.display()))
+    pub(super) fn length(&self) -> Result<u64> {
+        seek(&self.file, SeekFrom::End(0))
+            .map_err(|errno| self.failed("find the end of", &errno.into()))
     }
 
-    /// Files may be holes from here on; where nothing is known, all counts as data.
-    fn next_data(&self, offset: u64) -> Option<u64> {
-        match seek(&self.file, SeekFrom::Data(offset)) {
-            Ok(at) => Some(at),
-            Err(Errno::NXIO) => None,
-            Err(_) => Some(offset),
-        }
+    pub(super) fn failed(&self, doing: &str, error: &io::Error) -> Failure {
+        Failure::failed(format!("cannot {doing} {}: {error}", self.path.display()))
     }
 }
 
-/// What is zero is left as it is: the target is new, and comparing them later shows if it was not empty.
-/// Returns how many bytes were written.
-pub(super) fn copy(doing: &str, from: &Side, to: &Side, length: u64, stop: &Stop) -> Result<u64> {
+impl Source for Side {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read_exact_at(&mut self, part: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(part, offset)
+    }
+
+    /// Files may be holes from here on; where nothing is known, all counts as data.
+    fn next_data(&mut self, offset: u64) -> io::Result<Option<u64>> {
+        Ok(match seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(at) => Some(at),
+            Err(Errno::NXIO) => None,
+            Err(_) => Some(offset),
+        })
+    }
+}
+
+/// What is in the target before anything is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// It is new: what is zero is left as it is, and comparing them later shows if it was not empty.
+    Blank,
+    /// What is zero in the source becomes zero.
+    Used,
+}
+
+/// Of a range that begins at a multiple of [`CHUNK`]. Returns how many bytes were written.
+pub(super) fn copy(
+    doing: &str,
+    from: &mut dyn Source,
+    to: &Side,
+    range: Range<u64>,
+    target: Target,
+    stop: &Stop,
+) -> Result<u64> {
+    let length = range.end;
     let mut progress = Progress::new(doing, length);
     let mut buffer = vec![0; CHUNK];
-    let (mut offset, mut written) = (0, 0);
-    while let Some(at) = from.next_data(offset).filter(|at| *at < length) {
+    let (mut offset, mut written) = (range.start, 0);
+    loop {
+        let next = match target {
+            Target::Blank => from.next_data(offset).map_err(|error| unreadable(from, &error))?,
+            Target::Used => Some(offset),
+        };
+        let Some(at) = next.filter(|at| *at < length) else { break };
         stop.check()?;
         // From the start of its chunk, so that both sides are written in whole blocks.
         offset = at - at % as_u64(CHUNK);
         let part = part_of(&mut buffer, length - offset);
-        from.file.read_exact_at(part, offset).map_err(|error| from.failed("read", &error))?;
-        if part.iter().any(|byte| *byte != 0) {
+        from.read_exact_at(part, offset).map_err(|error| unreadable(from, &error))?;
+        if !is_all_zero(part) {
             to.file.write_all_at(part, offset).map_err(|error| to.failed("write to", &error))?;
             written += as_u64(part.len());
+        } else if target == Target::Used {
+            ensure_zero(to, offset, part)?;
         }
         offset += as_u64(part.len());
         progress.at(offset);
@@ -64,31 +118,90 @@ pub(super) fn copy(doing: &str, from: &Side, to: &Side, length: u64, stop: &Stop
     Ok(written)
 }
 
+/// Writes zeroes where there is anything else.
+pub(super) fn clear(to: &Side, range: Range<u64>, stop: &Stop) -> Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    let mut offset = range.start;
+    while offset < range.end {
+        stop.check()?;
+        let part = part_of(&mut buffer, range.end - offset);
+        ensure_zero(to, offset, part)?;
+        offset += as_u64(part.len());
+    }
+    to.file.sync_all().map_err(|error| to.failed("write out", &error))
+}
+
+/// `zeroes` is used to read, and is zero again afterwards.
+fn ensure_zero(to: &Side, offset: u64, zeroes: &mut [u8]) -> Result<()> {
+    to.file.read_exact_at(zeroes, offset).map_err(|error| to.failed("read", &error))?;
+    if is_all_zero(zeroes) {
+        return Ok(());
+    }
+    zeroes.fill(0);
+    to.file.write_all_at(zeroes, offset).map_err(|error| to.failed("write to", &error))
+}
+
+pub(super) fn is_zero(device: &Side, length: u64, stop: &Stop) -> Result<bool> {
+    let mut buffer = vec![0; CHUNK];
+    let mut offset = 0;
+    while offset < length {
+        stop.check()?;
+        let part = part_of(&mut buffer, length - offset);
+        device.file.read_exact_at(part, offset).map_err(|error| device.failed("read", &error))?;
+        if !is_all_zero(part) {
+            return Ok(false);
+        }
+        offset += as_u64(part.len());
+    }
+    Ok(true)
+}
+
+fn is_all_zero(part: &[u8]) -> bool {
+    part.iter().all(|byte| *byte == 0)
+}
+
+pub(super) fn compare(
+    from: &mut dyn Source,
+    to: &Side,
+    range: Range<u64>,
+    stop: &Stop,
+) -> Result<()> {
+    match first_difference(from, to, range, stop)? {
+        None => Ok(()),
+        Some(at) => Err(Failure::failed(format!(
+            "{} and {} differ at byte {at}: was one of them written to at the same time?",
+            from.path().display(),
+            to.path.display()
+        ))),
+    }
+}
+
 /// Byte for byte, from the disk rather than from memory.
-pub(super) fn compare(from: &Side, to: &Side, length: u64, stop: &Stop) -> Result<()> {
+pub(super) fn first_difference(
+    from: &mut dyn Source,
+    to: &Side,
+    range: Range<u64>,
+    stop: &Stop,
+) -> Result<Option<u64>> {
     // Advice that is not taken costs nothing but the proof that the disk has it.
     let _ = fadvise(&to.file, 0, None, Advice::DontNeed);
+    let length = range.end;
     let mut progress = Progress::new("compare", length);
     let (mut expected, mut found) = (vec![0; CHUNK], vec![0; CHUNK]);
-    let mut offset = 0;
+    let mut offset = range.start;
     while offset < length {
         stop.check()?;
         let expected = part_of(&mut expected, length - offset);
         let found = part_of(&mut found, length - offset);
-        from.file.read_exact_at(expected, offset).map_err(|error| from.failed("read", &error))?;
+        from.read_exact_at(expected, offset).map_err(|error| unreadable(from, &error))?;
         to.file.read_exact_at(found, offset).map_err(|error| to.failed("read", &error))?;
         if let Some(at) = expected.iter().zip(found.iter()).position(|(a, b)| a != b) {
-            return Err(Failure::failed(format!(
-                "{} and {} differ at byte {}: was one of them written to at the same time?",
-                from.path.display(),
-                to.path.display(),
-                offset + as_u64(at)
-            )));
+            return Ok(Some(offset + as_u64(at)));
         }
         offset += as_u64(expected.len());
         progress.at(offset);
     }
-    Ok(())
+    Ok(None)
 }
 
 fn part_of(buffer: &mut [u8], left: u64) -> &mut [u8] {

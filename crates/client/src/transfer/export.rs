@@ -8,7 +8,7 @@ use orlop_model::{Bytes, NameDigest};
 use orlop_sys::file::{self, RenameOutcome};
 use serde_json::json;
 
-use super::copy::{Side, compare, copy};
+use super::copy::{Side, Target, compare, copy};
 use super::device_path;
 use crate::interrupt::Interruptible;
 use crate::capability::{Access, ModeName};
@@ -150,7 +150,7 @@ async fn copy_out(device: &Path, file: &Path, length: u64, to: &Destination) -> 
     let (is_verified, replaces) = (!to.no_verify, to.overwrite);
     let (from, target, part) = (device.to_owned(), file.to_owned(), partial.clone());
     let copied = Interruptible::begin()?.run(move |stop| {
-        let from = Side::open(&from, false)?;
+        let mut from = Side::open(&from, false)?;
         let cannot = |error: &dyn std::fmt::Display| {
             Failure::failed(format!("cannot write {}: {error}", target.display()))
         };
@@ -160,9 +160,9 @@ async fn copy_out(device: &Path, file: &Path, length: u64, to: &Destination) -> 
             .and_then(|new| new.set_len(length))
             .map_err(|error| cannot(&error))?;
         let into = Side::open(&part, true)?;
-        let written = copy("export", &from, &into, length, stop)?;
+        let written = copy("export", &mut from, &into, 0..length, Target::Blank, stop)?;
         if is_verified {
-            compare(&from, &into, length, stop)?;
+            compare(&mut from, &into, 0..length, stop)?;
         }
         finish(&part, &target, replaces).map_err(|why| cannot(&why))?;
         Ok(written)

@@ -1,14 +1,12 @@
 //! `orlop volume import`
 
-use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use orlop_model::Bytes;
-use orlop_sys::filesystem::{self, Signature};
 use serde_json::json;
 
-use super::copy::{Side, compare, copy};
+use super::copy::{Side, Target, compare, copy};
+use super::image::{DiskImage, ImageFormat};
 use super::unfinished::{self, Unfinished};
 use super::{blocks, device_path};
 use crate::interrupt::Interruptible;
@@ -23,15 +21,14 @@ use crate::session::{Change, Session};
 use crate::terminal::note;
 use crate::volume::{NewVolume, create};
 
-const QCOW_MAGIC: [u8; 4] = *b"QFI\xfb";
-
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "A filesystem in the image (ext4, xfs or btrfs, without a partition table) is recognized, and the \
-    volume can then be mounted as well as used raw.\nIf it is interrupted, the same command finishes it."
+    volume can then be mounted as well as used raw. A qcow2 image that depends on another file is refused, as it could \
+    name any file of this machine.\nIf it is interrupted, the same command finishes it."
 )]
 pub(crate) struct ImportArguments {
-    /// The raw image: a file, or a device
+    /// The image, raw or qcow2: a file, or a device
     file: PathBuf,
 
     /// The new volume's name
@@ -40,6 +37,10 @@ pub(crate) struct ImportArguments {
     /// Its size, at least that of the image
     #[arg(long, short, value_parser = pairs::size)]
     size: Option<u64>,
+
+    /// The format of the image; without it the first bytes decide
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<ImageFormat>,
 
     /// A parameter for the plugin, as of a StorageClass
     #[arg(long = "parameter", short, value_name = "KEY=VALUE", value_parser = pairs::parse)]
@@ -54,10 +55,9 @@ pub(crate) struct ImportArguments {
 }
 
 pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Result<()> {
-    let mut image = open_image(&arguments)?;
-    let length = image.file.seek(SeekFrom::End(0));
-    let length = length.map_err(|error| wrong_image(&arguments, &error.to_string()))?;
-    let mut wanted = new_volume(&arguments, length)?;
+    let image = DiskImage::open(&arguments.file, arguments.format)?;
+    let length = image.length;
+    let mut wanted = new_volume(&arguments, &image)?;
     session
         .plugin
         .require(Offer::ListVolumes, &format_args!("import {}", arguments.file.display()))?;
@@ -84,15 +84,18 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
     .await?;
     let device = Side::open(&mount.target, true);
     let is_verified = !arguments.no_verify;
-    let block = blocks::smallest_block(&image.file);
+    let (block, format) = (image.smallest_block(), image.format);
     let too_small =
         block.zip(blocks::sector_of(&mount.target)).filter(|(block, sector)| block < sector);
     let copied = match device {
         Ok(device) => {
             Interruptible::begin()?.run(move |stop| {
-                let written = copy("import", &image, &device, length, stop)?;
+                let mut source = image.source;
+                let source = source.as_mut();
+                let written =
+                    copy("import", source, &device, 0..length, Target::Blank, stop)?;
                 if is_verified {
-                    compare(&image, &device, length, stop)?;
+                    compare(source, &device, 0..length, stop)?;
                 }
                 Ok(written)
             })
@@ -114,14 +117,22 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
     }
     let checked = if is_verified { ", compared" } else { "" };
     let text = format!(
-        "imported {} to volume {}: {} of {} written{checked}",
+        "imported {}{} to volume {}: {} of {} written{checked}",
         arguments.file.display(),
+        match format {
+            ImageFormat::Raw => "",
+            ImageFormat::Qcow2 => " (qcow2)",
+        },
         made.label(),
         Bytes(written),
         Bytes(length)
     );
     let value = json!({
         "id": made.id, "name": arguments.name, "size_bytes": made.size_bytes, "image_bytes": length,
+        "format": match format {
+            ImageFormat::Raw => "raw",
+            ImageFormat::Qcow2 => "qcow2",
+        },
         "written_bytes": written, "verified": is_verified, "mountable": wanted.access.len() > 1 && too_small.is_none(),
     });
     session.show(&Answer::new(vec![made.id.clone()], &value, text)?)
@@ -131,27 +142,9 @@ fn wrong_image(arguments: &ImportArguments, why: &str) -> Failure {
     Failure::usage(format!("cannot import {}: {why}", arguments.file.display()))
 }
 
-fn open_image(arguments: &ImportArguments) -> Result<Side> {
-    let wrong = |why: &str| wrong_image(arguments, why);
-    if arguments.file.is_dir() {
-        return Err(wrong("it is a directory; give a raw disk image"));
-    }
-    let image = Side::open(&arguments.file, false)
-        .map_err(|failure| Failure::usage(failure.to_string()))?;
-    let mut magic = [0; 4];
-    if image.file.read_exact_at(&mut magic, 0).is_err() {
-        return Err(wrong("it is empty, or cannot be read; give a raw disk image"));
-    }
-    if magic == QCOW_MAGIC {
-        return Err(wrong(
-            "it is a qcow2 image, and only raw ones can be imported; `qemu-img convert -O raw FILE RAW` makes one of it",
-        ));
-    }
-    Ok(image)
-}
-
 /// A filesystem that is in the image is one that the volume may be mounted with.
-fn new_volume(arguments: &ImportArguments, length: u64) -> Result<NewVolume> {
+fn new_volume(arguments: &ImportArguments, image: &DiskImage) -> Result<NewVolume> {
+    let length = image.length;
     if arguments.size.is_some_and(|size| size < length) {
         return Err(wrong_image(
             arguments,
@@ -159,8 +152,8 @@ fn new_volume(arguments: &ImportArguments, length: u64) -> Result<NewVolume> {
         ));
     }
     let mut access = vec![Access::Block];
-    if let Ok(Signature::Filesystem { kind, .. }) = filesystem::probe(&arguments.file) {
-        access.push(Access::mount(Some(kind.as_str())));
+    if let Some(filesystem) = image.filesystem() {
+        access.push(Access::mount(Some(filesystem)));
     }
     Ok(NewVolume {
         name: arguments.name.clone(),
