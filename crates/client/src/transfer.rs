@@ -3,6 +3,7 @@
 mod blocks;
 mod copy;
 mod export;
+mod fill;
 mod image;
 mod import;
 mod qcow2;

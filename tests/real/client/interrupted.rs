@@ -113,3 +113,43 @@ async fn an_export_that_was_killed_is_made_again_of_what_is_there_now() {
     assert_eq!((at.volumes(), notes(&at, "mounts")), (1, 0));
     at.ok(&["volume", "delete", "disk", "--yes"]);
 }
+
+/// As an orchestrator does that knows nothing of the import.
+async fn made_again_and_used(at: &Terminal, id: &str) {
+    let transfer = at.pool.scratch().join("run/.client/transfer");
+    let [device] = std::fs::read_dir(transfer).unwrap().collect::<Vec<_>>().try_into().unwrap();
+    let device = device.unwrap().path();
+    at.ok(&["volume", "unmount", device.to_str().unwrap()]);
+    at.daemon.client().delete(id).await.unwrap();
+    at.ok(&["volume", "create", "disk", "--size", "768MiB", "--block"]);
+    let device = at.path("device");
+    at.ok(&["volume", "mount", "disk", &device, "--block"]);
+    Pattern::new(9).write_at(Path::new(&device), 0, 2 * MIB);
+    at.ok(&["volume", "unmount", &device]);
+}
+
+/// Names and ids are the same, and the note of the import is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_does_not_overwrite_a_volume_that_was_made_again() {
+    needs_root!();
+    let at = Terminal::new().await;
+    let image = image(&at);
+    let client = at.daemon.launch().begin(&["volume", "import", &image, "disk"], &unread(&at));
+    until("the device is there", || async { notes(&at, "transfer") == 1 }).await;
+    drop(client);
+    let id = at.id(&["volume", "list"]);
+    made_again_and_used(&at, &id).await;
+    assert_eq!(notes(&at, "imports"), 1);
+    for more in [&["--no-verify"][..], &[]] {
+        let why = at.fails(3, &[&["volume", "import", &image, "disk"], more].concat());
+        assert!(why.contains("is not overwritten"), "{why}");
+    }
+    let device = at.path("device");
+    at.ok(&["volume", "mount", "disk", &device, "--block"]);
+    Pattern::new(9).check_at(Path::new(&device), 0, 2 * MIB);
+    assert!(is_all_zero(Path::new(&device), 2 * MIB, 700 * MIB));
+    at.ok(&["volume", "unmount", &device]);
+    at.ok(&["volume", "delete", "disk", "--yes"]);
+    at.ok(&["volume", "import", &image, "disk"]);
+    at.ok(&["volume", "delete", "disk", "--yes"]);
+}

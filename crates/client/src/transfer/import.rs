@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use orlop_model::Bytes;
 use serde_json::json;
 
-use super::copy::{Side, Target, compare, copy};
+use super::copy::Side;
+use super::fill::{Claim, Filling, new_mark};
 use super::image::{DiskImage, ImageFormat};
 use super::unfinished::{self, Unfinished};
 use super::{blocks, device_path};
-use crate::interrupt::Interruptible;
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
-use crate::hand_mounts::{Wanted, ensure_mounted, ensure_unmounted, volume_to_mount};
+use crate::hand_mounts::{self, Wanted, ensure_mounted, ensure_unmounted, volume_to_mount};
+use crate::interrupt::Interruptible;
 use crate::inventory::{self, Volume};
 use crate::output::Answer;
 use crate::pairs;
@@ -69,7 +70,10 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
             Bytes(length)
         ));
     }
-    let made = ensure_own_volume(session, &arguments, &mut wanted).await?;
+    let _lock = unfinished::lock(session, &arguments.name)?;
+    let Own { volume: made, claim, unfinished } =
+        ensure_own_volume(session, &arguments, &mut wanted).await?;
+    let copying = Interruptible::begin()?;
     let mount = ensure_mounted(
         session,
         &Wanted {
@@ -89,17 +93,19 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
         block.zip(blocks::sector_of(&mount.target)).filter(|(block, sector)| block < sector);
     let copied = match device {
         Ok(device) => {
-            Interruptible::begin()?.run(move |stop| {
+            let work = copying.run(move |stop| {
                 let mut source = image.source;
-                let source = source.as_mut();
-                let written =
-                    copy("import", source, &device, 0..length, Target::Blank, stop)?;
-                if is_verified {
-                    compare(source, &device, 0..length, stop)?;
-                }
-                Ok(written)
-            })
-            .await
+                let mut filling = Filling {
+                    source: source.as_mut(),
+                    device: &device,
+                    length,
+                    mark: &unfinished.mark,
+                    is_verified,
+                    stop,
+                };
+                filling.run(claim)
+            });
+            work.await
         }
         Err(failure) => Err(failure),
     };
@@ -108,6 +114,7 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
         format!("run the same command again to finish it, or `orlop volume delete {}`", made.id);
     let written = copied.map_err(|failure| failure.hinting(&again))?;
     unmounted.map_err(|failure| failure.hinting(&again))?;
+    let written = written.ok_or_else(|| not_known_again(&arguments, &made.id))?;
     unfinished::forget(session, &arguments.name)?;
     if let Some((block, sector)) = too_small {
         note(&format_args!(
@@ -167,43 +174,60 @@ fn new_volume(arguments: &ImportArguments, image: &DiskImage) -> Result<NewVolum
     })
 }
 
+/// The volume that an import may write to.
+struct Own {
+    volume: Volume,
+    claim: Claim,
+    unfinished: Unfinished,
+}
+
 /// A new volume, or the one that an interrupted import of the same file left. Creating a volume that exists
 /// succeeds, so what was there before has to be known: it is not overwritten.
 async fn ensure_own_volume(
     session: &Session,
     arguments: &ImportArguments,
     wanted: &mut NewVolume,
-) -> Result<Volume> {
+) -> Result<Own> {
     let file = std::fs::canonicalize(&arguments.file)
         .map_err(|error| wrong_image(arguments, &error.to_string()))?;
     let before = inventory::volumes(&session.plugin).await?;
-    let note = unfinished::find(session, &arguments.name)?;
-    let is_own = note.as_ref().is_some_and(|note| note.file == file);
-    let mut note = Unfinished { name: arguments.name.clone(), file, volume: None };
-    if !is_own && let Some(other) = inventory_by_name(&before, &arguments.name) {
+    let noted = unfinished::find(session, &arguments.name)?.filter(|note| note.file == file);
+    let is_noted = |id: &str| noted.as_ref().is_some_and(|note| note.volume == id);
+    if let Some(other) = inventory_by_name(&before, &arguments.name)
+        && !is_noted(&other)
+    {
         return Err(exists(arguments, &other));
     }
-    unfinished::save(session, &note)?;
     let mut created = create(session, wanted).await;
     if matches!(created, Err(Failure::Refused(_))) && wanted.access.len() > 1 {
         // There are plugins whose volumes are for one use alone.
         wanted.access.truncate(1);
         created = create(session, wanted).await;
     }
-    let made = match created {
-        Ok(made) => made,
-        Err(failure) => {
-            unfinished::forget(session, &arguments.name)?;
-            return Err(failure);
+    let made = created?;
+    let mounts = hand_mounts::of_volume(&session.directory, &session.plugin.driver, &made.id)?;
+    let existed = before.iter().find(|volume| volume.id == made.id);
+    match existed {
+        None => {
+            let (name, volume) = (arguments.name.clone(), made.id.clone());
+            let unfinished = Unfinished { name, file, volume, mark: new_mark()? };
+            unfinished::save(session, &unfinished)?;
+            Ok(Own { volume: made, claim: Claim::New, unfinished })
         }
-    };
-    if !is_own && before.iter().any(|volume| volume.id == made.id) {
-        unfinished::forget(session, &arguments.name)?;
-        return Err(exists(arguments, &made.id));
+        Some(volume) if !volume.published_nodes.is_empty() && mounts.is_empty() => {
+            Err(in_use(arguments, &volume.id))
+        }
+        Some(volume) => match noted.filter(|note| note.volume == made.id) {
+            Some(unfinished) => {
+                let target = device_path(session, &made.id)?;
+                let is_attached = mounts.iter().any(|mount| mount.target == target)
+                    && orlop_sys::mounts::mount_at(&target).is_ok_and(|there| there.is_some());
+                let claim = Claim::Noted { still_attached: is_attached };
+                Ok(Own { volume: made, claim, unfinished })
+            }
+            None => Err(exists(arguments, &volume.id)),
+        },
     }
-    note.volume = Some(made.id.clone());
-    unfinished::save(session, &note)?;
-    Ok(made)
 }
 
 /// Orlop's ids tell it before anything is asked; of other plugins the answer does.
@@ -215,11 +239,27 @@ fn inventory_by_name(volumes: &[Volume], name: &str) -> Option<String> {
     volumes.iter().find(is_of_name).map(|volume| volume.id.clone())
 }
 
-fn exists(arguments: &ImportArguments, id: &str) -> Failure {
+fn refused(arguments: &ImportArguments, why: &str) -> Failure {
     Failure::refused(format!(
-        "cannot import {} to volume {}: there is such a volume, {id}, and it is not overwritten; choose another name, or \
-         delete it first",
+        "cannot import {} to volume {}: {why}; choose another name, or delete it first",
         arguments.file.display(),
         arguments.name
     ))
+}
+
+fn exists(arguments: &ImportArguments, id: &str) -> Failure {
+    refused(arguments, &format!("there is such a volume, {id}, and it is not overwritten"))
+}
+
+fn in_use(arguments: &ImportArguments, id: &str) -> Failure {
+    refused(arguments, &format!("there is such a volume, {id}, and it is in use"))
+}
+
+/// Its contents are neither those of the image nor what the interrupted command wrote.
+fn not_known_again(arguments: &ImportArguments, id: &str) -> Failure {
+    let why = format!(
+        "volume {id} is not as the interrupted import left it, and is not overwritten: it was made again or written to \
+         since, or the import had not begun to write"
+    );
+    refused(arguments, &why)
 }

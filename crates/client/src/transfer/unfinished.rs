@@ -1,9 +1,10 @@
 //! Imports that are not finished: a volume of which there is a note may be written to again by the same
-//! command, and no other one may.
+//! command, if it holds the note's mark.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use orlop_sys::file;
+use orlop_sys::file::{self, Lock};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
@@ -16,8 +17,10 @@ const MAX_BYTES: usize = 1 << 16;
 pub(super) struct Unfinished {
     pub(super) name: String,
     pub(super) file: PathBuf,
-    /// Known once it is created.
-    pub(super) volume: Option<String>,
+    pub(super) volume: String,
+    /// What the volume itself holds as long as it is not complete: ids and names alone do not tell it from a volume
+    /// that was made after it.
+    pub(super) mark: String,
 }
 
 fn directory(session: &Session) -> PathBuf {
@@ -26,6 +29,17 @@ fn directory(session: &Session) -> PathBuf {
 
 fn name_of(session: &Session, name: &str) -> String {
     format!("{}.json", volume_digest(&session.plugin.driver, name))
+}
+
+/// Two imports to one name would both take the volume for theirs.
+pub(super) fn lock(session: &Session, name: &str) -> Result<Lock> {
+    let locks = session.directory.join("locks");
+    let cannot =
+        |why: &dyn Display| Failure::failed(format!("cannot import to volume {name}: {why}"));
+    ensure_directory(&session.directory, &locks).map_err(|error| cannot(&error))?;
+    let path = locks.join(format!("import-{}", volume_digest(&session.plugin.driver, name)));
+    let taken = file::try_lock(&path).map_err(|error| cannot(&error))?;
+    taken.ok_or_else(|| cannot(&"another orlop command imports to it; wait for its end"))
 }
 
 pub(super) fn find(session: &Session, name: &str) -> Result<Option<Unfinished>> {
@@ -62,7 +76,7 @@ pub(crate) fn forget_volume(session: &Session, id: &str) -> Result<()> {
     let Ok(entries) = std::fs::read_dir(directory(session)) else { return Ok(()) };
     for entry in entries.flatten() {
         let note = read(&entry.path())?;
-        if note.is_some_and(|note| note.volume.as_deref() == Some(id)) {
+        if note.is_some_and(|note| note.volume == id) {
             file::ensure_no_file(&entry.path())
                 .map_err(|error| Failure::failed(error.to_string()))?;
         }
