@@ -6,6 +6,7 @@ mod export;
 mod fill;
 mod image;
 mod import;
+mod partial;
 mod qcow2;
 mod unfinished;
 

@@ -153,3 +153,29 @@ async fn an_import_does_not_overwrite_a_volume_that_was_made_again() {
     at.ok(&["volume", "import", &image, "disk"]);
     at.ok(&["volume", "delete", "disk", "--yes"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_export_to_the_same_file_is_refused() {
+    needs_root!();
+    let at = Terminal::new().await;
+    let image = image(&at);
+    at.ok(&["volume", "import", &image, "disk", "--no-verify"]);
+    at.ok(&["volume", "create", "other", "--size", "16MiB", "--block"]);
+    let back = at.path("back");
+    let mut client = at.daemon.launch().begin(&["volume", "export", "disk", &back], &unread(&at));
+    until("the copy is attached", || async { notes(&at, "transfer") == 1 }).await;
+    for volume in ["other", "disk"] {
+        let why = at.fails(2, &["volume", "export", volume, &back, "--overwrite"]);
+        assert!(why.contains("another export is writing it"), "{why}");
+    }
+    until("it has ended", || {
+        let ended = client.has_ended();
+        async move { ended }
+    })
+    .await;
+    Pattern::new(2).check_at(Path::new(&back), 0, 768 * MIB);
+    at.ok(&["volume", "export", "other", &back, "--overwrite"]);
+    assert_eq!(std::fs::metadata(&back).unwrap().len(), 16 * MIB);
+    assert_eq!((at.volumes(), notes(&at, "mounts")), (2, 0));
+    at.ok(&["volume", "delete", "disk", "other", "--yes"]);
+}

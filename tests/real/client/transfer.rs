@@ -1,7 +1,7 @@
 //! Volumes from files and to files.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use orlop_sys::tool;
@@ -24,6 +24,7 @@ async fn an_image_comes_back_as_it_went_in() {
     at.ok(&["volume", "export", "disk", &back]);
     let exported = std::fs::metadata(&back).unwrap();
     assert_eq!(exported.len(), 65 * MIB);
+    assert_eq!(exported.mode() & 0o777, 0o600, "as closed as the pool is");
     assert!(exported.blocks() * 512 < 10 * MIB, "sparse: {} blocks", exported.blocks());
     Pattern::new(4).check_at(Path::new(&back), 3 * MIB + 4096, 2 * MIB);
     Pattern::new(5).check_at(Path::new(&back), 64 * MIB, 4096);
@@ -92,5 +93,29 @@ async fn what_cannot_be_imported_is_refused_before_a_volume_is_made() {
     tool::run("mkfs.ext4", ["-q", "-b", "1024", &file]).unwrap();
     let ran = at.daemon.launch().run(&["volume", "import", &file, "disk"]);
     assert!(ran.status.success() && ran.stderr.contains("blocks of 1024 bytes"), "{ran:?}");
+    at.ok(&["volume", "delete", "disk", "--yes"]);
+}
+
+/// An operator who names a device would believe that it has the data.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_replaces_files_and_nothing_else() {
+    needs_root!();
+    let at = Terminal::new().await;
+    at.ok(&["volume", "create", "disk", "--size", "16MiB", "--block"]);
+    let (node, file, link) = (at.path("node"), at.path("file"), at.path("link"));
+    tool::run("mknod", [&node, "b", "7", "4000"]).unwrap();
+    for words in [&["--overwrite"][..], &[]] {
+        let why = at.fails(2, &[&["volume", "export", "disk", &node], words].concat());
+        assert!(why.contains("not a regular file"), "{why}");
+    }
+    assert!(std::fs::metadata(&node).unwrap().file_type().is_block_device());
+    // A link stays, and what it leads to is replaced.
+    std::fs::write(&file, "older").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    at.fails(2, &["volume", "export", "disk", &link]);
+    at.ok(&["volume", "export", "disk", &link, "--overwrite"]);
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 16 * MIB);
+    assert_eq!(at.volumes(), 1);
     at.ok(&["volume", "delete", "disk", "--yes"]);
 }

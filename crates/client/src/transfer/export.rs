@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use orlop_csi::proto::csi::v1::volume_content_source::Type;
 use orlop_model::{Bytes, NameDigest};
-use orlop_sys::file::{self, RenameOutcome};
 use serde_json::json;
 
 use super::copy::{Side, Target, compare, copy};
 use super::device_path;
-use crate::interrupt::Interruptible;
+use super::partial::{Partial, refuse_other_than_file};
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
 use crate::hand_mounts::{self, Wanted, ensure_mounted, ensure_unmounted, volume_to_mount};
-use crate::inventory::{self, Volume};
+use crate::interrupt::Interruptible;
+use crate::inventory::{self, Source, Volume};
 use crate::output::Answer;
 use crate::plugin::Offer;
 use crate::session::{Change, Session};
@@ -77,10 +77,8 @@ async fn export_source(session: &Session, source: Type, to: &Destination) -> Res
     };
     let cannot =
         |why: String| Failure::usage(format!("cannot export {id} to {}: {why}", to.file.display()));
-    let file = std::path::absolute(&to.file).map_err(|error| cannot(error.to_string()))?;
-    if file.is_dir() {
-        return Err(cannot("it is a directory; name a file".to_owned()));
-    }
+    let file = destination(&to.file).map_err(cannot)?;
+    refuse_other_than_file(&file).map_err(cannot)?;
     if file.exists() && !to.overwrite {
         return Err(cannot("it exists; say --overwrite to replace it".to_owned()));
     }
@@ -88,6 +86,8 @@ async fn export_source(session: &Session, source: Type, to: &Destination) -> Res
     if to.change.dry_run {
         return session.would(&format!("copy {id} to {}", to.file.display()));
     }
+    // First, so that another export to the same file does not take the copy for one that it may delete.
+    let partial = Partial::create(&file).map_err(cannot)?;
     let text = format!("{}\0{id}\0{}", session.plugin.driver, file.display());
     let name = format!("orlop-export-{}", NameDigest::of_text(&text).as_str());
     let made = new_copy(session, NewVolume::copy(name, None, Access::Block, source)).await?;
@@ -103,7 +103,7 @@ async fn export_source(session: &Session, source: Type, to: &Destination) -> Res
         Ok(mount) => mount,
         Err(failure) => return Err(without_copy(session, &made, failure).await),
     };
-    let copied = copy_out(&mount.target, &file, made.size_bytes, to).await;
+    let copied = copy_out(&mount.target, partial, made.size_bytes, to).await;
     let unmounted = ensure_unmounted(session, &mount).await;
     let written = copied?;
     unmounted.map_err(|failure| {
@@ -126,14 +126,32 @@ async fn export_source(session: &Session, source: Type, to: &Destination) -> Res
 async fn new_copy(session: &Session, wanted: NewVolume) -> Result<Volume> {
     let before = inventory::volumes(&session.plugin).await?;
     let made = create(session, &wanted).await?;
-    if !before.iter().any(|volume| volume.id == made.id) {
+    let Some(left) = before.iter().find(|volume| volume.id == made.id) else {
         return Ok(made);
-    }
+    };
+    refuse_other_source(left, &wanted)?;
     for mount in hand_mounts::of_volume(&session.directory, &session.plugin.driver, &made.id)? {
         ensure_unmounted(session, &mount).await?;
     }
     delete_id(session, &made.id, &made.label()).await?;
     create(session, &wanted).await
+}
+
+/// What is deleted has to be such a copy; of a plugin that does not tell, the name says it.
+fn refuse_other_source(left: &Volume, wanted: &NewVolume) -> Result<()> {
+    let is_same = match (&left.source, &wanted.source) {
+        (Some(Source::Snapshot(id)), Some(Type::Snapshot(it))) => *id == it.snapshot_id,
+        (Some(Source::Volume(id)), Some(Type::Volume(it))) => *id == it.volume_id,
+        (None, _) => true,
+        (Some(_), _) => false,
+    };
+    match is_same {
+        true => Ok(()),
+        false => Err(Failure::refused(format!(
+            "cannot make a copy to export: volume {} ({}) has its name, and is a copy of something else; delete it first",
+            wanted.name, left.id
+        ))),
+    }
 }
 
 async fn without_copy(session: &Session, made: &Volume, failure: Failure) -> Failure {
@@ -143,45 +161,34 @@ async fn without_copy(session: &Session, made: &Volume, failure: Failure) -> Fai
     }
 }
 
-/// Under another name until it is complete.
-async fn copy_out(device: &Path, file: &Path, length: u64, to: &Destination) -> Result<u64> {
-    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let partial = file.with_file_name(format!(".{name}.partial"));
+async fn copy_out(device: &Path, partial: Partial, length: u64, to: &Destination) -> Result<u64> {
     let (is_verified, replaces) = (!to.no_verify, to.overwrite);
-    let (from, target, part) = (device.to_owned(), file.to_owned(), partial.clone());
-    let copied = Interruptible::begin()?.run(move |stop| {
+    let (from, target) = (device.to_owned(), to.file.clone());
+    let copying = Interruptible::begin()?;
+    let work = copying.run(move |stop| {
         let mut from = Side::open(&from, false)?;
         let cannot = |error: &dyn std::fmt::Display| {
             Failure::failed(format!("cannot write {}: {error}", target.display()))
         };
-        // What an interrupted call left is begun again.
-        let _ = std::fs::remove_file(&part);
-        std::fs::File::create_new(&part)
-            .and_then(|new| new.set_len(length))
-            .map_err(|error| cannot(&error))?;
-        let into = Side::open(&part, true)?;
+        let file = partial.file.try_clone().map_err(|error| cannot(&error))?;
+        file.set_len(length).map_err(|error| cannot(&error))?;
+        let into = Side { file, path: partial.path.clone() };
         let written = copy("export", &mut from, &into, 0..length, Target::Blank, stop)?;
         if is_verified {
             compare(&mut from, &into, 0..length, stop)?;
         }
-        finish(&part, &target, replaces).map_err(|why| cannot(&why))?;
+        partial.finish(replaces).map_err(|why| cannot(&why))?;
         Ok(written)
-    })
-    .await;
-    if copied.is_err() {
-        let _ = std::fs::remove_file(&partial);
-    }
-    copied
+    });
+    work.await
 }
 
-fn finish(partial: &Path, target: &Path, replaces: bool) -> std::result::Result<(), String> {
-    if replaces {
-        return std::fs::rename(partial, target).map_err(|error| error.to_string());
-    }
-    match file::rename_new(partial, target).map_err(|error| error.to_string())? {
-        RenameOutcome::Renamed => Ok(()),
-        RenameOutcome::TargetExists => {
-            Err("it exists by now; say --overwrite to replace it".to_owned())
+/// Where a link leads to, if there is one: it stays, and its file is replaced.
+fn destination(given: &Path) -> std::result::Result<PathBuf, String> {
+    match std::fs::canonicalize(given) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            std::path::absolute(given).map_err(|error| error.to_string())
         }
+        resolved => resolved.map_err(|error| error.to_string()),
     }
 }
