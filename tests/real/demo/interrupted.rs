@@ -1,5 +1,9 @@
 //! Signals at different moments, and output that is closed.
 
+use std::fs::File;
+use std::os::unix::fs::DirBuilderExt;
+use std::time::{Duration, SystemTime};
+
 use super::play::{Play, SIZE};
 use orlop_tests::*;
 use rustix::process::Signal;
@@ -88,8 +92,16 @@ fn next_demo_removes_what_a_killed_one_left() {
         demo.kill();
         let [left] = play.directories().try_into().unwrap();
         assert!(!play.devices_and_mounts().is_empty(), "there is nothing to remove");
+        // As `mktemp -d` makes it, for another purpose.
+        let other = play.path().join("orlop-demo.0123abcd");
+        std::fs::DirBuilder::new().mode(0o700).create(&other).unwrap();
+        std::fs::write(other.join("notes"), "").unwrap();
+        let old = SystemTime::now() - Duration::from_secs(3600);
+        File::open(&other).unwrap().set_modified(old).unwrap();
         let ended = play.begin(&["--size", SIZE]).wait_for_end();
         assert_eq!(ended.code, 0, "{}\n{}", ended.stdout, ended.stderr);
+        assert!(other.join("notes").exists(), "{}", ended.stdout);
+        orlop_sys::file::remove_tree(&other).unwrap();
         let said = format!("removed {}, which a demo left that was killed", left.display());
         assert!(ended.stdout.contains(&said), "{}", ended.stdout);
         play.assert_nothing_is_left();

@@ -11,6 +11,8 @@ use super::failure::Failure;
 use super::screen::Screen;
 
 const PREFIX: &str = "orlop-demo.";
+/// After the prefix, hexadecimal.
+const SUFFIX_DIGITS: usize = 8;
 const LOCK: &str = "demo.lock";
 /// Marks a directory that `--keep` left on purpose.
 const KEPT: &str = "kept";
@@ -86,28 +88,54 @@ pub(super) fn remove_abandoned(parent: &Path, screen: &mut Screen) -> Result<(),
     let entries = entries.map_err(Failure::cannot(format!("list {}", parent.display())))?;
     for entry in entries.flatten() {
         let path = entry.path();
-        if !entry.file_name().to_string_lossy().starts_with(PREFIX) || !is_abandoned(&path) {
-            continue;
+        match abandoned(&path) {
+            None => continue,
+            // A directory of another program, which has just put something in it, is left.
+            Some(Abandoned::Empty) if std::fs::remove_dir(&path).is_err() => continue,
+            Some(Abandoned::Empty) => {}
+            Some(Abandoned::Locked) => {
+                // Locked while it is removed, so that two demos do not do it at once.
+                let Ok(Some(_lock)) = try_lock(&path.join(LOCK)) else { continue };
+                empty(&path)?;
+            }
         }
-        // Locked while it is removed, so that two demos do not do it at once.
-        let Ok(Some(_lock)) = try_lock(&path.join(LOCK)) else { continue };
-        empty(&path)?;
         screen.line(&format!("removed {}, which a demo left that was killed", path.display()))?;
     }
     Ok(())
 }
 
-/// The parent may be open to all users, so only what this user made is looked at.
-fn is_abandoned(path: &Path) -> bool {
-    let Ok(found) = std::fs::symlink_metadata(path) else { return false };
+/// What a demo that was killed left.
+#[derive(Debug, PartialEq, Eq)]
+enum Abandoned {
+    /// With all that it made, and its lock.
+    Locked,
+    /// It was killed before it made anything.
+    Empty,
+}
+
+/// The parent may be open to all users, so only what this user made is looked at; and a program may have made a
+/// directory of a similar name, so nothing is removed of which a demo's lock does not say that it is a demo's.
+fn abandoned(path: &Path) -> Option<Abandoned> {
+    let name = path.file_name()?.to_str()?;
+    let suffix = name.strip_prefix(PREFIX)?;
+    let is_hex = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+    if suffix.len() != SUFFIX_DIGITS || !suffix.bytes().all(is_hex) {
+        return None;
+    }
+    let found = std::fs::symlink_metadata(path).ok()?;
     let is_ours = found.is_dir()
         && found.uid() == rustix::process::geteuid().as_raw()
         && found.mode() & 0o077 == 0;
-    let is_old = || {
-        let age = found.modified().ok().and_then(|made| made.elapsed().ok());
-        age.is_some_and(|age| age > TIME_TO_LOCK)
-    };
-    is_ours && !path.join(KEPT).exists() && (path.join(LOCK).exists() || is_old())
+    if !is_ours || path.join(KEPT).exists() {
+        return None;
+    }
+    if path.join(LOCK).symlink_metadata().is_ok_and(|lock| lock.is_file()) {
+        return Some(Abandoned::Locked);
+    }
+    let age = found.modified().ok().and_then(|made| made.elapsed().ok());
+    let is_old = age.is_some_and(|age| age > TIME_TO_LOCK);
+    let is_empty = std::fs::read_dir(path).ok()?.next().is_none();
+    (is_old && is_empty).then_some(Abandoned::Empty)
 }
 
 fn empty(ground: &Path) -> Result<(), Failure> {
@@ -198,3 +226,6 @@ fn until_done(mut attempt: impl FnMut() -> Result<(), Failure>) -> Result<(), Fa
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
