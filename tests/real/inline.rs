@@ -43,7 +43,8 @@ fn assert_gone(pool: &TestPool, daemon: &Daemon, target: &Path) {
     assert_eq!(daemon.leaks(), [""; 0]);
     assert!(!target.exists(), "the target is left");
     let run = pool.scratch().join("run/csi.orlop.io");
-    let of_the_daemon = [run.join("daemon.lock"), run.join("pools")];
+    // Of each device, what it did before it was attached last: replaced when it is attached again.
+    let of_the_daemon = [run.join("daemon.lock"), run.join("pools"), run.join("io-before")];
     let mut left = files_below(&run);
     left.retain(|file| !of_the_daemon.iter().any(|own| file.starts_with(own)));
     assert_eq!(left, [""; 0].map(PathBuf::from), "the run directory");

@@ -339,6 +339,10 @@ impl Engine {
                 breaker.attach_failures.fetch_add(1, Ordering::Relaxed);
             }
         })?;
+        // Only for metrics.
+        if let Err(error) = self.host().note_attached(id, &device) {
+            tracing::debug!(%error, "cannot record what the device did for other volumes before");
+        }
         Ok(device)
     }
 

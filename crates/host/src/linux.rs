@@ -9,6 +9,7 @@ mod failure;
 mod filesystem;
 mod freezer;
 mod fs_tools;
+mod io_before;
 mod limits;
 mod lost_writes;
 mod machine_scan;
@@ -31,6 +32,7 @@ use orlop_sys::thaw_helper::HelperCommand;
 use freezer::Freezer;
 pub use freezer::ThawsUnderWay;
 use fs_tools::FsTools;
+use io_before::IoBefore;
 use limits::Limiter;
 use lost_writes::LostWrites;
 pub use machine_scan::{MachineScan, VolumeExistence};
@@ -64,6 +66,7 @@ pub struct LinuxHost {
     run_dir: RunDirectory,
     records: NodeRecords,
     lost_writes: LostWrites,
+    io_before: IoBefore,
     freezer: Freezer,
     limiter: Limiter,
     protected_paths: ProtectedPaths,
@@ -81,6 +84,7 @@ impl LinuxHost {
             protected_paths: ProtectedPaths::new(protected_paths, run_dir.inline()),
             fs_tools: FsTools::choose(config.filesystems, config.default_fs)?,
             lost_writes: LostWrites::load(run_dir.lost_writes(), &records)?,
+            io_before: IoBefore::new(run_dir.io_before()),
             records,
             freezer: Freezer::new(run_dir.frozen(), config.freeze_limit, config.thaw_helper),
             limiter: Limiter::detect(&config.workload_cgroup, run_dir.limited())?,

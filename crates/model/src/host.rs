@@ -282,8 +282,11 @@ pub trait HostDevices: Send + Sync {
     /// that will land is unknown.
     fn device_writes(&self, device: &Device) -> Result<Option<u64>>;
 
-    /// What the device has done since it was attached.
+    /// What the device has done since it was attached to its volume.
     fn device_io(&self, device: &Device) -> Result<DeviceIo>;
+
+    /// The device has just been attached to the volume, or was before: what it did until then was for others.
+    fn note_attached(&self, id: &VolumeId, device: &Device) -> Result<()>;
 
     /// Writes back what is only in memory.
     fn sync_device(&self, device: &Device) -> Result<()>;

@@ -30,7 +30,7 @@ pub use backing::{BackedDevice, all_backed, backing, ensure_detached_from};
 pub use discard::{disable_discard, forget};
 pub use listing::{attached, attached_to};
 use statistics::numbers_in;
-pub use statistics::{Statistics, statistics, writes};
+pub use statistics::{Statistics, sequence_of, statistics, writes};
 pub use unused::{try_detach_unused, try_detach_unused_from, try_keep, try_keep_on};
 use users::Sightings;
 pub(crate) use users::{first_process, is_below, remote_mounts};

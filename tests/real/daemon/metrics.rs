@@ -258,6 +258,44 @@ async fn metrics_tell_what_happens() {
     assert_eq!(scrape(&socket).await.value("orlop_pool_below_floor", &ours), 0.0);
 }
 
+/// The kernel counts by the number of a loop device, which another volume had before.
+#[tokio::test(flavor = "multi_thread")]
+async fn io_of_a_volume_begins_with_its_attachment() {
+    needs_root!();
+    const VOLUMES: usize = 50;
+    let pool = TestPool::new(PoolFs::Xfs, GIB);
+    let (launch, socket) = with_metrics(Launch::on(&pool));
+    let mut daemon = launch.start().await;
+    let client = daemon.client();
+    let written = async |node: &OnNode| {
+        let labels = [("volume", node.id.as_str())];
+        scrape(&socket).await.value("orlop_volume_written_bytes_total", &labels)
+    };
+    let mut numbers = BTreeSet::new();
+    for number in 0..VOLUMES {
+        let create = client.create(&format!("v{number}")).size(16 * MIB).block();
+        let node = client.on_node(&create.done().await, block());
+        node.up().await;
+        assert_eq!(written(&node).await, 0.0, "volume {number}");
+        Pattern::new(1).write(&node.target, 4 * MIB);
+        let after = written(&node).await;
+        assert!((4_194_304.0..8_388_608.0).contains(&after), "{after}");
+        // Neither a repeated call nor a restart begins it again.
+        node.stage().await.unwrap();
+        daemon.restart().await;
+        client.reconnect();
+        node.up().await;
+        assert_eq!(written(&node).await, after);
+        let is_used_again = !numbers.insert(device_at(&node));
+        node.down().await;
+        if is_used_again {
+            daemon.terminate();
+            return;
+        }
+    }
+    panic!("no device was used for two volumes");
+}
+
 /// The other pool is measured, this one is named as hung, and scrapes do not pile up threads.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hung_pool_does_not_hang_the_scrape() {

@@ -49,6 +49,8 @@ fn name_of(path: &Path) -> String {
         [directory, _, file] if directory == "snapshots" => format!("{directory}/{file}"),
         // A marker has the pool's id as its name.
         [.., directory, _] if directory == "pools" => directory.clone(),
+        // One of a device has its number.
+        [.., directory, _] if directory == "io-before" => directory.clone(),
         [directory, id, file] if file == "record.json" => format!("{directory}/{id}/{file}"),
         [.., directory, file] => format!("{directory}/{file}"),
         other => other.join("/"),

@@ -34,18 +34,11 @@ impl HostDevices for LinuxHost {
     }
 
     fn device_io(&self, device: &Device) -> Result<DeviceIo> {
-        let io = loopdev::statistics(device.major, device.minor)
-            .map_err(cannot("read the statistics of a device"))?;
-        Ok(DeviceIo {
-            reads: io.reads,
-            bytes_read: io.bytes_read,
-            read_time: io.read_time,
-            writes: io.writes,
-            bytes_written: io.bytes_written,
-            write_time: io.write_time,
-            busy_time: io.busy_time,
-            in_flight: io.in_flight,
-        })
+        self.io_before.since(device)
+    }
+
+    fn note_attached(&self, id: &VolumeId, device: &Device) -> Result<()> {
+        self.io_before.note(id, device)
     }
 
     fn sync_device(&self, device: &Device) -> Result<()> {

@@ -18,7 +18,8 @@ const LEFT_THREADS_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-const PARTS: [&str; 6] = ["volumes", "frozen", "limited", "inline", "pools", "lost-writes"];
+const PARTS: [&str; 7] =
+    ["volumes", "frozen", "limited", "inline", "pools", "lost-writes", "io-before"];
 
 pub(super) struct RunDirectory {
     root: TargetPath,
@@ -156,6 +157,10 @@ impl RunDirectory {
 
     pub(super) fn lost_writes(&self) -> PathBuf {
         self.root.as_path().join("lost-writes")
+    }
+
+    pub(super) fn io_before(&self) -> PathBuf {
+        self.root.as_path().join("io-before")
     }
 
     pub(super) fn pools(&self) -> PathBuf {

@@ -297,6 +297,10 @@ impl HostDevices for MemoryHost {
         Ok(DeviceIo { writes, ..DeviceIo::default() })
     }
 
+    fn note_attached(&self, _: &VolumeId, _: &Device) -> Result<()> {
+        Ok(())
+    }
+
     fn sync_device(&self, device: &Device) -> Result<()> {
         let mut state = self.attempt(Op::SyncDevice)?;
         state.done(Op::SyncDevice, number(device));

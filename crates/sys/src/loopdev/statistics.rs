@@ -22,6 +22,12 @@ pub struct Statistics {
     pub busy_time: Duration,
 }
 
+/// Differs with each file or image that the number is attached to. Linux 5.15; `None` before.
+pub fn sequence_of(major: u32, minor: u32) -> Option<u64> {
+    let path = format!("/sys/dev/block/{major}:{minor}/diskseq");
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
 pub fn statistics(major: u32, minor: u32) -> Result<Statistics> {
     let path = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
     let numbers = numbers_in(&path)?;
