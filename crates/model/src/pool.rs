@@ -179,6 +179,9 @@ pub struct PoolSpace {
     pub free: Option<u64>,
     /// What the files of the pool take, each shared extent once.
     pub stored: Option<u64>,
+    /// What copies have in common with what they were made from, and is stored once; what was written over since
+    /// counts too, so it is at most so much.
+    pub shared: Option<u64>,
     pub floor: Option<u64>,
     /// The sizes of volumes, and what snapshots may need.
     pub promised: Option<u64>,

@@ -258,6 +258,29 @@ async fn metrics_tell_what_happens() {
     assert_eq!(scrape(&socket).await.value("orlop_pool_below_floor", &ours), 0.0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_bytes_are_what_copies_have_in_common() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, GIB);
+    let (launch, socket) = with_metrics(Launch::on(&pool));
+    let mut daemon = launch.start().await;
+    let client = daemon.client();
+    let volume = client.create("v").size(64 * MIB).block().done().await;
+    Pattern::new(1).write_at(&pool.volume_data(&volume.volume_id), 0, 32 * MIB);
+    let shared = async || scrape(&socket).await.value("orlop_pool_shared_bytes", &[]);
+    assert_eq!(shared().await, 0.0);
+    let one = client.snapshot("one", &volume.volume_id).await.unwrap().snapshot_id;
+    assert_eq!(shared().await, 33_554_432.0);
+    client.snapshot("two", &volume.volume_id).await.unwrap();
+    assert_eq!(shared().await, 67_108_864.0);
+    daemon.restart().await;
+    assert_eq!(shared().await, 67_108_864.0);
+    client.reconnect();
+    client.delete_snapshot(&one).await.unwrap();
+    assert_eq!(shared().await, 33_554_432.0);
+    daemon.terminate();
+}
+
 /// The kernel counts by the number of a loop device, which another volume had before.
 #[tokio::test(flavor = "multi_thread")]
 async fn io_of_a_volume_begins_with_its_attachment() {

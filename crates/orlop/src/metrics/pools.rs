@@ -63,6 +63,10 @@ fn spaces(pools: &[PoolFigures]) -> Vec<Family> {
     let mut used =
         gauge("orlop_pool_used_bytes", "What is taken of that filesystem, also by other files");
     let mut stored = gauge("orlop_pool_stored_bytes", "What the files of the pool take of it");
+    let mut shared = gauge(
+        "orlop_pool_shared_bytes",
+        "What copies have in common with what they were made from and is stored once, at most",
+    );
     let mut floor = gauge("orlop_pool_floor_bytes", "Free space below which nothing new is made");
     let mut promised =
         gauge("orlop_pool_promised_bytes", "Sizes of volumes, and what snapshots may need");
@@ -81,6 +85,7 @@ fn spaces(pools: &[PoolFigures]) -> Vec<Family> {
             (&mut free, space.free),
             (&mut used, taken),
             (&mut stored, space.stored),
+            (&mut shared, space.shared),
             (&mut floor, space.floor),
             (&mut promised, space.promised),
             (&mut reserved, space.reserved),
@@ -94,7 +99,7 @@ fn spaces(pools: &[PoolFigures]) -> Vec<Family> {
             overcommit.add_real(&labels, f64::from(percent) / 100.0);
         }
     }
-    vec![size, free, used, stored, floor, promised, reserved, available, overcommit]
+    vec![size, free, used, stored, shared, floor, promised, reserved, available, overcommit]
 }
 
 /// By what earlier questions for metrics have seen.

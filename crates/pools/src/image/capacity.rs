@@ -127,8 +127,11 @@ impl ImageCapacity {
     pub(super) fn figures(self: &Arc<Self>) -> Result<PoolSpace> {
         let available = self.available(Provisioning::Thin)?.available_bytes;
         let space = self.space()?;
+        let (volumes, snapshots) = (self.catalogue.volume_index(), self.catalogue.snapshot_index());
+        let shared = volumes.bytes_in_common() + snapshots.bytes_in_common();
+        let shared = Some(u64::try_from(shared).unwrap_or(u64::MAX));
         let ledger = lock(&self.ledger);
-        Ok(PoolSpace { available, ..ledger.figures(&space) })
+        Ok(PoolSpace { available, shared, ..ledger.figures(&space) })
     }
 
     /// Why nothing can be made now, if that is so. Asked for every volume in a list, so it does

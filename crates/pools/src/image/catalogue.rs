@@ -183,6 +183,8 @@ struct IndexEntry<R> {
     shared: u64,
     /// What the data took beyond that by the last usage scan.
     own: u64,
+    /// What it took of that then: at most so much it has in common with other objects.
+    in_common: u64,
 }
 
 /// What the ledger counts for one object: the space promised to it, and the space that its data takes alone.
@@ -298,12 +300,12 @@ impl<R: StoredRecord> ObjectIndex<R> {
     /// Another record for what is there; its data has taken `grown` bytes more.
     pub(super) fn replace(&self, record: R, charge: u64, grown: u64) {
         let mut entries = write(&self.entries);
-        let known = entries.get(record.id()).map(|entry| (entry.shared, entry.own));
-        let (shared, own) = known.unwrap_or((UNKNOWN_SHARE, 0));
+        let known = entries.get(record.id()).map(|it| (it.shared, it.own, it.in_common));
+        let (shared, own, in_common) = known.unwrap_or((UNKNOWN_SHARE, 0, 0));
         let own = own.saturating_add(grown);
         let id = record.id().clone();
         let record = RecordState::Whole(record);
-        entries.insert(id, IndexEntry { record, charge, shared, own });
+        entries.insert(id, IndexEntry { record, charge, shared, own, in_common });
     }
 
     /// New objects, each with how much of its data it shares with others. All at once, for callers
@@ -313,7 +315,7 @@ impl<R: StoredRecord> ObjectIndex<R> {
         for (record, Account { charge, own }, shared) in records {
             let id = record.id().clone();
             let record = RecordState::Whole(record);
-            entries.insert(id, IndexEntry { record, charge, shared, own });
+            entries.insert(id, IndexEntry { record, charge, shared, own, in_common: shared });
         }
         before_visible();
     }
@@ -348,7 +350,13 @@ impl<R: StoredRecord> ObjectIndex<R> {
         read(&self.entries).values().map(|entry| u128::from(entry.own)).sum()
     }
 
-    /// One after the other, without holding up anybody in between.
+    /// What all data here took by the last usage scan that other objects have too, at most: what was
+    /// written over since it was copied is not known.
+    pub(super) fn bytes_in_common(&self) -> u128 {
+        read(&self.entries).values().map(|entry| u128::from(entry.in_common)).sum()
+    }
+
+    /// One after the other; the index is not locked in between.
     pub(super) fn ids(&self) -> impl Iterator<Item = R::Id> + '_ {
         let mut last = None;
         std::iter::from_fn(move || {
@@ -368,7 +376,10 @@ impl<R: StoredRecord> ObjectIndex<R> {
             return (0, 0);
         };
         // If it cannot be read now, the value read last counts.
-        let own = allocated.map_or(entry.own, |bytes| bytes.saturating_sub(entry.shared));
+        let (own, in_common) = allocated.map_or((entry.own, entry.in_common), |bytes| {
+            (bytes.saturating_sub(entry.shared), bytes.min(entry.shared))
+        });
+        entry.in_common = in_common;
         (std::mem::replace(&mut entry.own, own), own)
     }
 }

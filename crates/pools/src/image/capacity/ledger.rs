@@ -244,12 +244,13 @@ impl Ledger {
         self.headroom_of(space, owned, largest_file)
     }
 
-    /// All but what can still be promised.
+    /// All but what can still be promised, and what is shared.
     pub(super) fn figures(&self, space: &Space) -> PoolSpace {
         PoolSpace {
             size: Some(space.total),
             free: Some(space.free),
             stored: Some(saturated(self.used)),
+            shared: None,
             floor: Some(self.floor.of(space.total)),
             promised: Some(saturated(self.promised)),
             reserved: Some(saturated(self.reserved)),

@@ -113,7 +113,9 @@ impl<R: StoredRecord> ObjectIndex<R> {
             Some(_) | None => UNKNOWN_SHARE,
         });
         let own = allocated.saturating_sub(shared);
-        write(&self.entries).insert(id.clone(), IndexEntry { record, charge, shared, own });
+        let in_common = allocated.min(shared);
+        let entry = IndexEntry { record, charge, shared, own, in_common };
+        write(&self.entries).insert(id.clone(), entry);
         Account { charge, own }
     }
 

@@ -39,6 +39,27 @@ fn written_bytes_are_scanned_in_the_background() {
     assert!(!lock(&pool.capacity.ledger).scan().is_under_way());
 }
 
+/// What a copy has given up it shares no more.
+#[test]
+fn shared_bytes_are_scanned_too() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
+    let shared = || pool.provisioner().space().unwrap().shared.unwrap();
+    let record = create(&pool, &volume_of(&pool, "a", 128 * MIB));
+    scribble(&data_of(&pool, &record.id), 1, 48 * MIB);
+    let before = shared();
+    let copy = snapshot(&pool, "s", &record);
+    assert!(shared() >= before + 48 * MIB, "{before} {}", shared());
+    let data =
+        std::fs::File::options().write(true).open(snapshot_data_of(&pool, &copy.id)).unwrap();
+    data.set_len(0).unwrap();
+    data.set_len(128 * MIB).unwrap();
+    let_age(&pool);
+    pool.capacity.headroom(&mut lock(&pool.capacity.ledger), Freshness::Recent).unwrap();
+    pool.capacity.scanner.wait();
+    assert_eq!(shared(), before);
+}
+
 /// An orchestrator asks every minute or so: what was seen last would then always be old.
 #[test]
 fn first_question_after_a_while_is_answered_by_a_scan() {
