@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 
 use protox::prost_reflect::{DescriptorPool, ExtensionDescriptor, FieldDescriptor};
 
-const PROTOS: [&str; 5] = [
+const PROTOS: [&str; 6] = [
     "csi/v1/csi.proto",
     "csi/v0/csi.proto",
     "csiaddons/identity.proto",
     "csiaddons/volumegroup.proto",
     "csiaddons/reclaimspace.proto",
+    "orlop/monitor.proto",
 ];
 
 /// Not served on the CSI socket.

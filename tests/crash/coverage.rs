@@ -96,8 +96,13 @@ impl ScenarioRunner for Coverage {
 /// become calls of `csi.v1` before anything is done.
 pub(crate) fn all_calls() -> BTreeSet<String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto");
-    let files =
-        ["csi/v1/csi", "csiaddons/identity", "csiaddons/reclaimspace", "csiaddons/volumegroup"];
+    let files = [
+        "csi/v1/csi",
+        "csiaddons/identity",
+        "csiaddons/reclaimspace",
+        "csiaddons/volumegroup",
+        "orlop/monitor",
+    ];
     files.iter().flat_map(|name| calls_in(&directory.join(format!("{name}.proto")))).collect()
 }
 

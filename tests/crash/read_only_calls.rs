@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use orlop_tests::identity::identity_client::IdentityClient;
+use orlop_tests::monitor::monitor_client::MonitorClient;
 use orlop_tests::volumegroup::controller_client::ControllerClient;
-use orlop_tests::{Answer, Client, Code, block, identity, v1, volumegroup};
+use orlop_tests::{Answer, Client, Code, block, identity, monitor, v1, volumegroup};
 
 use crate::fixture::Fixture;
 
@@ -32,6 +33,7 @@ pub(crate) async fn all(fixture: &Fixture) -> BTreeSet<&'static str> {
     at_snapshots(fixture, &mut calls).await;
     at_node(fixture, &mut calls).await;
     at_addons(client, &mut calls).await;
+    at_monitor(client, &mut calls).await;
     calls.0
 }
 
@@ -124,4 +126,14 @@ async fn at_addons(client: &Client, calls: &mut ReadOnlyCalls) {
     };
     let answer = groups.controller_get_volume_group(request).await;
     calls.record("volumegroup.Controller/ControllerGetVolumeGroup", answer);
+}
+
+async fn at_monitor(client: &Client, calls: &mut ReadOnlyCalls) {
+    let mut daemon = MonitorClient::new(client.channel());
+    let answer = daemon.list_volume_io(monitor::ListVolumeIoRequest::default()).await;
+    calls.record("orlop.monitor.v1.Monitor/ListVolumeIo", answer);
+    let answer = daemon.list_volume_usage(monitor::ListVolumeUsageRequest::default()).await;
+    calls.record("orlop.monitor.v1.Monitor/ListVolumeUsage", answer);
+    let answer = daemon.list_events(monitor::ListEventsRequest::default()).await;
+    calls.record("orlop.monitor.v1.Monitor/ListEvents", answer);
 }

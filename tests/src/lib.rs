@@ -68,7 +68,7 @@ pub use leaks::{detach_by_hand, mounts_at};
 pub use mount_holder::MountHolder;
 pub use on_node::OnNode;
 pub use orlop_csi::proto::csi::{v0, v1};
-pub use orlop_csi::proto::{identity, reclaimspace, volumegroup};
+pub use orlop_csi::proto::{identity, monitor, reclaimspace, volumegroup};
 pub use pattern::{Pattern, fingerprint, is_all_zero, write_direct};
 pub use pool::{PoolFs, TestPool};
 pub use recorded_freeze::RecordedFreeze;

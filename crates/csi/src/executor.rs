@@ -19,6 +19,7 @@ use tokio::task::JoinError;
 use tracing::Span;
 
 use crate::call_stats::CallStats;
+use crate::event_log::EventLog;
 use crate::readiness::Readiness;
 use draining::NODE_CALLS_STOP_TIMEOUT;
 pub use running_calls::RunningCalls;
@@ -253,6 +254,7 @@ pub struct Executor {
     node_calls_stop_timeout: Duration,
     stream_timeout: Duration,
     calls: Arc<CallStats>,
+    events: Arc<EventLog>,
 }
 
 impl Executor {
@@ -269,7 +271,18 @@ impl Executor {
             node_calls_stop_timeout: NODE_CALLS_STOP_TIMEOUT,
             stream_timeout: UNREAD_STREAM_TIMEOUT,
             calls: Arc::default(),
+            events: Arc::default(),
         }
+    }
+
+    /// With what happened in this process, to be shown to callers.
+    #[must_use]
+    pub fn with_events(self, events: &Arc<EventLog>) -> Self {
+        Self { events: Arc::clone(events), ..self }
+    }
+
+    pub(crate) fn events(&self) -> &EventLog {
+        &self.events
     }
 
     /// The pools are read: from now on, calls reach this engine. Those that run stay with theirs.

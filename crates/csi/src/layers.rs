@@ -150,8 +150,11 @@ const QUESTIONS: [&str; 11] = [
 ];
 
 /// As [`QUESTIONS`], and answered however busy all else is.
-const ROUTINE: [&str; 13] = [
+const ROUTINE: [&str; 16] = [
     "Probe",
+    "ListEvents",
+    "ListVolumeIo",
+    "ListVolumeUsage",
     "Check",
     "Watch",
     "ServerReflectionInfo",

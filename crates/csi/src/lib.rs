@@ -9,6 +9,7 @@ mod call_stats;
 mod cluster_memory;
 mod connections;
 mod deadline;
+mod event_log;
 mod executor;
 mod features;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -33,6 +34,7 @@ mod status;
 pub use call_stats::{CallStats, EndedCalls};
 pub use cluster_memory::{ClusterMemory, Resource, Verdict};
 pub use connections::{ConnectionStream, open_carried_stream};
+pub use event_log::{Event, EventLog, EventPage};
 pub use executor::{Executor, RunningCalls, most_threads};
 pub use features::{Features, Mode};
 pub use introspection::IntrospectionError;

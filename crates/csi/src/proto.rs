@@ -31,6 +31,11 @@ pub mod reclaimspace {
     tonic::include_proto!("reclaimspace");
 }
 
+/// What a daemon says of itself to people on its machine; no part of any specification.
+pub mod monitor {
+    tonic::include_proto!("orlop.monitor.v1");
+}
+
 /// What daemons ask each other; no part of any specification.
 pub mod peer {
     tonic::include_proto!("orlop.peer.v1");

@@ -27,15 +27,16 @@ use crate::proto::csi::v1::group_controller_server::GroupControllerServer;
 use crate::proto::csi::v1::identity_server::IdentityServer;
 use crate::proto::csi::v1::node_server::NodeServer;
 use crate::proto::csi::v1::snapshot_metadata_server::SnapshotMetadataServer;
+use crate::proto::monitor::monitor_server::MonitorServer;
 use crate::proto::peer::peer_server::PeerServer;
 use crate::proto::pluginregistration::registration_server::RegistrationServer;
 use crate::proto::reclaimspace::reclaim_space_controller_server::ReclaimSpaceControllerServer;
 use crate::proto::reclaimspace::reclaim_space_node_server::ReclaimSpaceNodeServer;
 use crate::proto::{identity, volumegroup};
 use crate::services::{
-    AddonsIdentity, Controller, GroupController, Identity, KubeletCall, Node, Peer, ReclaimSpace,
-    RegisteredPlugin, Registration, SnapshotMetadata, V0Controller, V0Identity, V0Node,
-    VolumeGroups,
+    AddonsIdentity, Controller, GroupController, Identity, KubeletCall, Monitor, Node, Peer,
+    ReclaimSpace, RegisteredPlugin, Registration, SnapshotMetadata, V0Controller, V0Identity,
+    V0Node, VolumeGroups,
 };
 
 /// What comes of a call.
@@ -59,6 +60,7 @@ impl Routes {
         let (executor, features) = (|| Arc::clone(executor), || Arc::clone(features));
         routes
             .add(v0::identity_server::IdentityServer::new(V0Identity::new(executor(), features())));
+        routes.add(MonitorServer::new(Monitor::new(executor(), features())));
         if mode.serves_controller() {
             routes.add(ControllerServer::new(Controller::new(executor(), features())));
             if group_snapshots {
@@ -136,12 +138,13 @@ impl Routes {
         self
     }
 
-    /// What other daemons may call: all that a controller does, and nothing of a node or for generic tools.
+    /// What other daemons may call: all that a controller does, and nothing of a node or for people and tools.
     #[must_use]
     pub fn for_peers(&self) -> Self {
         let is_of_node =
             |name: &str| name.ends_with(".Node") || name == "reclaimspace.ReclaimSpaceNode";
-        let is_for_tools = |name: &str| name.starts_with("grpc.");
+        let is_for_tools =
+            |name: &str| name.starts_with("grpc.") || name.starts_with("orlop.monitor.");
         let is_for_peers = |name: &str| !is_of_node(name) && !is_for_tools(name);
         let services = self.services.iter().filter(|(name, _)| is_for_peers(name));
         let services = services.map(|(name, service)| (*name, service.clone())).collect();

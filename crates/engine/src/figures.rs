@@ -1,20 +1,21 @@
 //! Figures of pools and volumes, for metrics. Nothing here waits for a pool that hangs.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_model::{
-    Device, DeviceAccess, DeviceIo, DurationCounts, Error, Host, ObjectName, PoolId, PoolSpace,
-    Result, VolumeId,
+    Device, DeviceAccess, DeviceIo, DurationCounts, Error, Host, IoLimits, ObjectName, PoolId,
+    PoolSpace, Result, VolumeId,
 };
 
 use crate::engine::{Engine, PoolRef};
 
 /// For all pools together.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// To one pool at once: of scrapes, and of people who look at the page.
+const QUESTIONS: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolState {
@@ -34,6 +35,8 @@ pub struct PoolFigures {
     /// `None` while it is absent.
     pub id: Option<PoolId>,
     pub state: PoolState,
+    /// Why it does not serve, or why nothing can be made on it now.
+    pub trouble: Option<String>,
     pub space: Option<PoolSpace>,
     /// Nothing can be made on it now, as it is below its floor, or full.
     pub is_short: Option<bool>,
@@ -58,15 +61,38 @@ pub struct VolumeIo {
     pub name: ObjectName,
     pub pool: String,
     pub io: DeviceIo,
+    pub limits: IoLimits,
 }
 
-/// Pools that are being asked: a second question would wait behind the first.
+/// The volumes that are staged here.
+#[derive(Debug, Clone, Default)]
+pub struct StagedIo {
+    /// In the order of ids.
+    pub volumes: Vec<VolumeIo>,
+    /// How many there are beside them.
+    pub left_out: usize,
+    /// Names of pools with staged volumes that have not answered: their volumes are missing.
+    pub silent_pools: Vec<String>,
+}
+
+/// How many questions each pool is being asked. Those that a hung pool does not answer must not become more and more.
 #[derive(Default)]
-pub(crate) struct AskedPools(Mutex<BTreeSet<PoolId>>);
+pub(crate) struct AskedPools(Mutex<BTreeMap<PoolId, usize>>);
 
 impl AskedPools {
-    fn all(&self) -> MutexGuard<'_, BTreeSet<PoolId>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<PoolId, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None`: enough are asked already.
+    fn begin(self: &Arc<Self>, id: &PoolId) -> Option<Asking> {
+        let mut all = self.all();
+        let asked = all.entry(id.clone()).or_default();
+        if *asked >= QUESTIONS {
+            return None;
+        }
+        *asked += 1;
+        Some(Asking { asked: Arc::clone(self), id: id.clone() })
     }
 }
 
@@ -77,42 +103,49 @@ struct Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.asked.all().remove(&self.id);
+        let mut all = self.asked.all();
+        if let Some(asked) = all.get_mut(&self.id) {
+            *asked = asked.saturating_sub(1);
+        }
     }
 }
 
-struct Look {
+struct PoolAnswer {
     space: Option<PoolSpace>,
-    is_short: bool,
+    shortage: Option<String>,
     objects: Option<ObjectCounts>,
 }
 
 impl Engine {
     /// All pools, those in service first. Takes a few seconds at most.
     pub fn pool_figures(&self) -> Vec<PoolFigures> {
-        let mut looks = self.ask_all(|pool, host| look(pool, host.as_ref()));
+        let mut answers = self.ask_all(|pool, host| ask_pool(pool, host.as_ref()));
         let served = self.pools().values().map(|pool| {
-            let failures = self.breakers().get(pool.id()).map(|breaker| &breaker.attach_failures);
-            let outcome = looks.remove(pool.id()).unwrap_or_else(|| Err(late(pool)));
-            let (state, look) = match outcome {
-                Ok(look) => (PoolState::Up, Some(look)),
-                Err(Error::Unreachable { .. }) => (PoolState::Hung, None),
-                Err(_) => (PoolState::Failed, None),
+            let breaker = self.breakers().get(pool.id());
+            let outcome = answers.remove(pool.id()).unwrap_or_else(|| Err(late(pool)));
+            let (state, trouble, answer) = match outcome {
+                Ok(answer) => (PoolState::Up, answer.shortage.clone(), Some(answer)),
+                Err(why @ Error::Unreachable { .. }) => {
+                    (PoolState::Hung, Some(why.to_string()), None)
+                }
+                Err(why) => (PoolState::Failed, Some(why.to_string()), None),
             };
             PoolFigures {
                 name: pool.name().to_owned(),
                 id: Some(pool.id().clone()),
                 state,
-                space: look.as_ref().and_then(|look| look.space),
-                is_short: look.as_ref().map(|look| look.is_short),
-                objects: look.and_then(|look| look.objects),
-                attach_failures: failures.map_or(0, |count| count.load(Ordering::Relaxed)),
+                trouble,
+                space: answer.as_ref().and_then(|answer| answer.space),
+                is_short: answer.as_ref().map(|answer| answer.shortage.is_some()),
+                objects: answer.and_then(|answer| answer.objects),
+                attach_failures: breaker.map_or(0, |breaker| breaker.attach_failures()),
             }
         });
         let absent = self.absent().iter().map(|absent| PoolFigures {
             name: absent.name.clone(),
             id: None,
             state: PoolState::Absent,
+            trouble: Some(absent.refusal().to_string()),
             space: None,
             is_short: None,
             objects: None,
@@ -121,16 +154,33 @@ impl Engine {
         served.chain(absent).collect()
     }
 
-    /// Of volumes staged here, in the order of ids and at most so many; and how many there are beside them.
-    pub fn volume_io(&self, most: usize) -> Result<(Vec<VolumeIo>, usize)> {
+    /// Of volumes staged here, at most so many.
+    pub fn volume_io(&self, max: usize) -> Result<StagedIo> {
         let mut staged = self.host().node_records()?;
-        let left_out = staged.len().saturating_sub(most);
-        staged.truncate(most);
+        let left_out = staged.len().saturating_sub(max);
+        staged.truncate(max);
         let staged = Arc::new(staged);
-        let found = self.ask_all(move |pool, host| Ok(io_on(pool, host.as_ref(), &staged)));
-        let mut all: Vec<VolumeIo> = found.into_values().flatten().flatten().collect();
-        all.sort_by(|one, other| one.id.cmp(&other.id));
-        Ok((all, left_out))
+        let asked = Arc::clone(&staged);
+        let found = self.ask_all(move |pool, host| Ok(io_on(pool, host.as_ref(), &asked)));
+        let is_silent = |pool: &&PoolRef| {
+            !matches!(found.get(pool.id()), Some(Ok(_)))
+                && staged.iter().any(|id| id.pool() == pool.id())
+        };
+        let silent = self.pools().values().filter(is_silent);
+        let silent_pools = silent.map(|pool| pool.name().to_owned()).collect();
+        let mut volumes: Vec<VolumeIo> = found.into_values().flatten().flatten().collect();
+        volumes.sort_by(|one, other| one.id.cmp(&other.id));
+        Ok(StagedIo { volumes, left_out, silent_pools })
+    }
+
+    /// How much of its pool each volume takes, in the order of ids and at most so many. Only of pools whose records
+    /// are in memory: others would be asked for each volume.
+    pub fn volume_usage(&self, most: usize) -> Vec<(VolumeId, u64)> {
+        let found = self.ask_all(move |pool, _| usage_on(pool, most));
+        let mut all: Vec<_> = found.into_values().flatten().flatten().collect();
+        all.sort_unstable();
+        all.truncate(most);
+        all
     }
 
     /// For how long filesystems were frozen for copies.
@@ -140,18 +190,14 @@ impl Engine {
 
     /// A thread for each pool, so that those that answer do not wait for those that do not. A pool that is
     /// missing from the answer has not answered.
-    fn ask_all<T: Send + 'static>(
+    pub(crate) fn ask_all<T: Send + 'static>(
         &self,
         question: impl Fn(&PoolRef, &Arc<dyn Host>) -> Result<T> + Clone + Send + 'static,
     ) -> BTreeMap<PoolId, Result<T>> {
         let (answer, answers) = mpsc::channel();
         let mut waiting = 0;
         for pool in self.pools().values() {
-            let id = pool.id().clone();
-            if !self.asked_pools().all().insert(id.clone()) {
-                continue;
-            }
-            let asking = Asking { asked: Arc::clone(&self.asked_pools()), id };
+            let Some(asking) = self.asked_pools().begin(pool.id()) else { continue };
             let (engine, pool, answer) = (self.clone(), Arc::clone(pool), answer.clone());
             let question = question.clone();
             let host = Arc::clone(self.host());
@@ -179,18 +225,18 @@ impl Engine {
     }
 }
 
-fn late(pool: &PoolRef) -> Error {
+pub(crate) fn late(pool: &PoolRef) -> Error {
     Error::unreachable(format!("ask pool {}", pool.name()), "it has not answered in time")
 }
 
-fn look(pool: &PoolRef, host: &dyn Host) -> Result<Look> {
+fn ask_pool(pool: &PoolRef, host: &dyn Host) -> Result<PoolAnswer> {
     pool.health().check()?;
-    let is_short = pool.health().shortage()?.is_some();
+    let shortage = pool.health().shortage()?;
     let objects = match pool.catalogue().is_in_memory() {
         true => Some(count_objects(pool, host)?),
         false => None,
     };
-    Ok(Look { space: Some(pool.provisioner().space()?), is_short, objects })
+    Ok(PoolAnswer { space: Some(pool.provisioner().space()?), shortage, objects })
 }
 
 fn count_objects(pool: &PoolRef, host: &dyn Host) -> Result<ObjectCounts> {
@@ -223,9 +269,25 @@ fn io_on(pool: &PoolRef, host: &dyn Host, staged: &[VolumeId]) -> Vec<VolumeIo> 
     let io_of = |id: &VolumeId| {
         let record = pool.catalogue().volume(id).ok().flatten()?;
         let io = host.device_io(&device_of(pool, id)?).ok()?;
-        Some(VolumeIo { id: id.clone(), name: record.name, pool: pool.name().to_owned(), io })
+        Some(VolumeIo {
+            id: id.clone(),
+            name: record.name,
+            pool: pool.name().to_owned(),
+            io,
+            limits: record.limits,
+        })
     };
     here.filter_map(io_of).collect()
+}
+
+/// A volume that is deleted in this moment is left out.
+fn usage_on(pool: &PoolRef, most: usize) -> Result<Vec<(VolumeId, u64)>> {
+    if !pool.catalogue().is_in_memory() {
+        return Ok(Vec::new());
+    }
+    let volumes = pool.catalogue().volumes(None, most)?;
+    let used = |(id, _)| pool.provisioner().used_bytes(&id).ok().map(|bytes| (id, bytes));
+    Ok(volumes.into_iter().filter_map(used).collect())
 }
 
 fn device_of(pool: &PoolRef, id: &VolumeId) -> Option<Device> {

@@ -41,7 +41,7 @@ mod volume_health;
 mod without_pool;
 
 pub use engine::{AbsentPool, Engine, EngineSettings};
-pub use figures::{ObjectCounts, PoolFigures, PoolState, VolumeIo};
+pub use figures::{ObjectCounts, PoolFigures, PoolState, StagedIo, VolumeIo};
 pub use health::HealthReport;
 pub use locks::WaiterLimit;
 pub use name_hold::{NameHold, PoolSummary};

@@ -35,7 +35,7 @@ pub(crate) struct PoolBreaker {
     pool: PoolRef,
     state: Mutex<BreakerState>,
     left: Condvar,
-    pub(crate) attach_failures: AtomicU64,
+    attach_failures: AtomicU64,
 }
 
 struct BreakerState {
@@ -112,6 +112,11 @@ impl PoolBreaker {
             left: Condvar::new(),
             attach_failures: AtomicU64::new(0),
         }
+    }
+
+    /// Volumes of the pool that could not be made block devices, since the start.
+    pub(crate) fn attach_failures(&self) -> u64 {
+        self.attach_failures.load(Ordering::Relaxed)
     }
 
     fn is_watched(&self) -> bool {

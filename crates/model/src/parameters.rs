@@ -191,6 +191,17 @@ impl IoLimits {
     pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Those that are set, with the keys of the parameters.
+    pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = [
+            ("readIops", self.read_iops),
+            ("writeIops", self.write_iops),
+            ("readBytesPerSecond", self.read_bytes_per_second),
+            ("writeBytesPerSecond", self.write_bytes_per_second),
+        ];
+        all.into_iter().filter_map(|(key, limit)| Some((key, limit?)))
+    }
 }
 
 /// A change of limits: keys that are absent stay as they are (MV-09); 0 or `max` lifts one.

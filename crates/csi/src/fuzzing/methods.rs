@@ -1,7 +1,7 @@
 //! Every method that is served.
 
 /// Fuzzing inputs name a method by its index here, so new ones go to the end.
-pub const METHODS: [&str; 63] = [
+pub const METHODS: [&str; 66] = [
     "/csi.v1.Identity/GetPluginInfo",
     "/csi.v1.Identity/GetPluginCapabilities",
     "/csi.v1.Identity/Probe",
@@ -65,4 +65,7 @@ pub const METHODS: [&str; 63] = [
     "/csi.v1.Controller/ControllerGetVolumeHealth",
     "/csi.v1.Node/NodeGetVolumeHealth",
     "/csi.v1.Node/NodeGetStorageHealth",
+    "/orlop.monitor.v1.Monitor/ListVolumeIo",
+    "/orlop.monitor.v1.Monitor/ListEvents",
+    "/orlop.monitor.v1.Monitor/ListVolumeUsage",
 ];

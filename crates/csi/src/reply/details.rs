@@ -39,14 +39,9 @@ fn add_name(metadata: &mut MetadataMap, name: &ObjectName) {
 }
 
 fn add_limits(metadata: &mut MetadataMap, limits: &IoLimits) {
-    for (key, limit) in [
-        ("readIops", limits.read_iops),
-        ("writeIops", limits.write_iops),
-        ("readBytesPerSecond", limits.read_bytes_per_second),
-        ("writeBytesPerSecond", limits.write_bytes_per_second),
-    ] {
+    for (key, limit) in limits.entries() {
         // Digits and letters, so this never fails.
-        if let Some(Ok(value)) = limit.map(|limit| format!("{key}={limit}").parse()) {
+        if let Ok(value) = format!("{key}={limit}").parse() {
             metadata.append(LIMITS_KEY, value);
         }
     }

@@ -12,6 +12,7 @@ mod group_snapshots;
 mod health;
 mod interrupted_calls;
 mod introspection;
+mod monitor;
 mod node_codes;
 mod plugin;
 mod reclaim_space;

@@ -12,7 +12,7 @@ const MOST: usize = 1000;
 /// `None`: not allowed, or not known yet.
 pub(super) fn families(engine: Option<&Engine>) -> Vec<Family> {
     let (volumes, left_out) = match engine.map(|engine| engine.volume_io(MOST)) {
-        Some(Ok(found)) => found,
+        Some(Ok(found)) => (found.volumes, found.left_out),
         Some(Err(error)) => {
             tracing::debug!(%error, "cannot list the volumes that are staged here");
             (Vec::new(), 0)
@@ -30,7 +30,7 @@ pub(super) fn families(engine: Option<&Engine>) -> Vec<Family> {
     let mut busy = counter("orlop_volume_io_seconds", "Time in which there was any I/O under way");
     let mut in_flight =
         Family::new("orlop_volume_io_in_flight", Kind::Gauge, "I/O that is under way");
-    for VolumeIo { id, name, pool, io } in &volumes {
+    for VolumeIo { id, name, pool, io, .. } in &volumes {
         let (id, name) = (id.to_string(), shown(name.as_str()));
         let labels = [("pool", pool.as_str()), ("volume", &id), ("name", &name)];
         read.add(&labels, io.bytes_read);

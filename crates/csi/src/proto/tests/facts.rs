@@ -203,7 +203,7 @@ pub(super) const ENUMS: [(&str, &[&str]); 10] = [
 ];
 
 /// With the number of methods of each.
-pub(super) const SERVICES: [&str; 12] = [
+pub(super) const SERVICES: [&str; 13] = [
     "csi.v1.Identity 3",
     "csi.v1.Controller 17",
     "csi.v1.GroupController 4",
@@ -216,6 +216,7 @@ pub(super) const SERVICES: [&str; 12] = [
     "volumegroup.Controller 5",
     "reclaimspace.ReclaimSpaceController 1",
     "reclaimspace.ReclaimSpaceNode 1",
+    "orlop.monitor.v1.Monitor 3",
 ];
 
 pub(super) const OPTIONS: [&str; 7] = [
