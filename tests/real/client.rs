@@ -1,6 +1,7 @@
 //! The command line client against the real daemon: each command as a person types it.
 
 mod destructive;
+mod events;
 mod failures;
 mod file_diff;
 mod generated;

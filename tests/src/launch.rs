@@ -138,8 +138,18 @@ impl Launch {
     }
 
     /// Begins to run `orlop` with other arguments than `serve`, with its standard output at `output`.
-    #[expect(clippy::disallowed_methods, reason = "the binary under test is no host tool")]
     pub fn begin(&self, words: &[&str], output: &Path) -> Running {
+        self.begin_with(words, output, Stdio::null())
+    }
+
+    /// As [`Self::begin`], with its standard error at `errors`.
+    pub fn begin_with_errors(&self, words: &[&str], output: &Path, errors: &Path) -> Running {
+        let errors = File::create(errors).expect("create the file for errors");
+        self.begin_with(words, output, errors.into())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the binary under test is no host tool")]
+    fn begin_with(&self, words: &[&str], output: &Path, errors: Stdio) -> Running {
         let output = File::options().append(true).open(output).expect("open the output");
         let child = Command::new(binary())
             .args(words)
@@ -147,7 +157,7 @@ impl Launch {
             .envs(self.variables.iter().cloned())
             .stdin(Stdio::null())
             .stdout(output)
-            .stderr(Stdio::null())
+            .stderr(errors)
             .spawn()
             .expect("run orlop");
         Running(child)

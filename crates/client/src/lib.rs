@@ -8,6 +8,7 @@
 
 mod capability;
 mod copies;
+mod events;
 mod failure;
 mod group;
 mod hand_mounts;
@@ -31,6 +32,7 @@ mod volume;
 
 use std::process::ExitCode;
 
+pub use events::EventsArguments;
 use failure::Failure;
 pub use group::GroupArguments;
 pub use node::NodeInfoArguments;
@@ -43,6 +45,7 @@ pub enum Command {
     Snapshot(SnapshotArguments),
     Group(GroupArguments),
     NodeInfo(NodeInfoArguments),
+    Events(EventsArguments),
 }
 
 /// `find` reads the settings of the daemon that the plugin is unless another one is named.
@@ -68,5 +71,6 @@ async fn carry_out(command: Command, find: FindSettings<'_>) -> failure::Result<
         Command::Snapshot(arguments) => snapshot::run(arguments, find).await,
         Command::Group(arguments) => group::run(arguments, find).await,
         Command::NodeInfo(arguments) => node::run(&arguments, find).await,
+        Command::Events(arguments) => events::run(&arguments, find).await,
     }
 }

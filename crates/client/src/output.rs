@@ -1,7 +1,7 @@
 //! Results: a table for people, JSON or YAML for programs, or the ids alone.
 
 mod table;
-mod yaml;
+pub(crate) mod yaml;
 
 use std::io::{ErrorKind, Write};
 

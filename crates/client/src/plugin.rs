@@ -181,6 +181,18 @@ impl Plugin {
         }
     }
 
+    /// For calls that only Orlop has.
+    pub(crate) fn without_monitor(&self, failure: Failure) -> Failure {
+        match failure.is_unimplemented() {
+            true => Failure::refused(format!(
+                "cannot ask the plugin {}: it is no Orlop daemon, or an older one; CSI has no call for this, so \
+                 name the socket of an Orlop daemon with --endpoint",
+                self.driver
+            )),
+            false => failure,
+        }
+    }
+
     pub(crate) fn failure(&self, doing: &dyn Display, status: &Status) -> Failure {
         match is_lost(status) {
             true => Failure::failed(format!(

@@ -135,10 +135,16 @@ struct CallSpan {
 }
 
 /// Change nothing, and are asked all the time: a good answer is of no interest.
-const QUESTIONS: [&str; 11] = [
+const QUESTIONS: [&str; 17] = [
     "Describe",
     "GetCapacity",
+    "NodeGetId",
+    "NodeGetInfo",
     "NodeGetVolumeStats",
+    "NodeGetVolumeHealth",
+    "NodeGetStorageHealth",
+    "ControllerGetVolumeHealth",
+    "ControllerListVolumeHealth",
     "ListVolumes",
     "ControllerGetVolume",
     "ListSnapshots",

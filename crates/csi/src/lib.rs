@@ -30,6 +30,7 @@ mod services;
 mod socket;
 mod socket_watch;
 mod status;
+mod timestamp;
 
 pub use call_stats::{CallStats, EndedCalls};
 pub use cluster_memory::{ClusterMemory, Resource, Verdict};
@@ -44,3 +45,4 @@ pub use routes::{Answering, Routes};
 pub use server::{CallService, ServeError, serve, serve_peers, serve_registration};
 pub use services::{KubeletCall, RegisteredPlugin};
 pub use socket::{BindError, Socket, bind, check as check_socket};
+pub use timestamp::parse_time;

@@ -13,6 +13,7 @@ mod cluster;
 mod config;
 mod demo;
 mod doctor;
+mod events;
 mod generated;
 mod http;
 mod metrics;
@@ -60,6 +61,9 @@ enum Command {
 
     /// Group snapshots: list, show, create, delete
     Group(orlop_client::GroupArguments),
+
+    /// What happened: calls that changed something, health, pools, peers; with -f as it happens
+    Events(orlop_client::EventsArguments),
 
     /// Look at pools, or take over one that comes from another machine
     #[command(subcommand)]
@@ -144,6 +148,7 @@ fn main() -> ExitCode {
             client_command::run(orlop_client::Command::Snapshot(arguments))
         }
         Command::Group(arguments) => client_command::run(orlop_client::Command::Group(arguments)),
+        Command::Events(arguments) => client_command::run(orlop_client::Command::Events(arguments)),
         Command::Pool(command) => pool_command::run(command),
         Command::Node(node_command::NodeCommand::Info(arguments)) => {
             client_command::run(orlop_client::Command::NodeInfo(arguments))

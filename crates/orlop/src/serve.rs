@@ -25,7 +25,7 @@ use crate::open_pools::OpenPools;
 use crate::pool_startup;
 use crate::registration::Registration;
 use crate::signals::Signals;
-use crate::{privileges, telemetry, thaw_helper};
+use crate::{events, privileges, telemetry, thaw_helper};
 
 /// A thread that is started for a call makes it slower by as much as a short call takes.
 const IDLE_THREAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -114,7 +114,7 @@ async fn run(
         node = %config.node_id,
         "listening; opening the pools"
     );
-    let executor = Arc::new(Executor::starting());
+    let executor = Arc::new(Executor::starting().with_events(events::log()));
     let (stop, stopped) = watch::channel(false);
     let shared_core = || Arc::clone(&executor);
     let features = Arc::new(features);

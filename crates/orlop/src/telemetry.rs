@@ -14,9 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::{ConfigError, LogConfig, LogFormat};
+use crate::events;
 use queue::{Entry, LogQueue};
 
 /// Some thousand lines.
@@ -50,14 +53,16 @@ pub(crate) fn start(config: &LogConfig) -> Result<(), ConfigError> {
     let filter = filter(config)?;
     // By default, a line that cannot be written is reported on stderr, which cannot be written either,
     // with a macro that then panics: calls would end with the log.
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| QueuedLine)
-        .log_internal_errors(false);
-    match config.format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
-        LogFormat::Json => builder.json().with_current_span(true).with_span_list(false).init(),
-    }
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(|| QueuedLine).log_internal_errors(false);
+    let lines = match config.format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => lines.json().with_current_span(true).with_span_list(false).boxed(),
+    };
+    // Each by its own filter: events are kept also where fewer lines are wanted.
+    let subscriber =
+        tracing_subscriber::registry().with(lines.with_filter(filter)).with(events::layer());
+    subscriber.init();
     std::panic::set_hook(Box::new(report_panic));
     Ok(())
 }
