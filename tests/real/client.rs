@@ -11,6 +11,7 @@ mod lists;
 mod mounts;
 mod qcow2;
 mod snapshots;
+mod top;
 mod transfer;
 
 use orlop_tests::*;

@@ -1,5 +1,5 @@
 //! The command line client: `orlop volume`, `snapshot`, `group` and `node info`, for the socket of any CSI
-//! plugin.
+//! plugin; and `orlop top` and `orlop events`, for that of an Orlop daemon.
 //!
 //! A command finds the plugin ([`session`]), finds out which object is meant (`resolve.rs`), asks the plugin
 //! with the calls that an orchestrator uses, and shows the answer (`output.rs`). It keeps nothing but
@@ -26,6 +26,7 @@ mod session;
 mod signals;
 mod snapshot;
 mod terminal;
+mod top;
 mod transfer;
 mod tree_diff;
 mod volume;
@@ -38,6 +39,7 @@ pub use group::GroupArguments;
 pub use node::NodeInfoArguments;
 pub use session::{FindSettings, Settings};
 pub use snapshot::SnapshotArguments;
+pub use top::TopArguments;
 pub use volume::VolumeArguments;
 
 pub enum Command {
@@ -45,6 +47,7 @@ pub enum Command {
     Snapshot(SnapshotArguments),
     Group(GroupArguments),
     NodeInfo(NodeInfoArguments),
+    Top(TopArguments),
     Events(EventsArguments),
 }
 
@@ -71,6 +74,7 @@ async fn carry_out(command: Command, find: FindSettings<'_>) -> failure::Result<
         Command::Snapshot(arguments) => snapshot::run(arguments, find).await,
         Command::Group(arguments) => group::run(arguments, find).await,
         Command::NodeInfo(arguments) => node::run(&arguments, find).await,
+        Command::Top(arguments) => top::run(&arguments, find).await,
         Command::Events(arguments) => events::run(&arguments, find).await,
     }
 }

@@ -62,6 +62,9 @@ enum Command {
     /// Group snapshots: list, show, create, delete
     Group(orlop_client::GroupArguments),
 
+    /// What the volumes of this node do now: IOPS, throughput, latency, limits
+    Top(orlop_client::TopArguments),
+
     /// What happened: calls that changed something, health, pools, peers; with -f as it happens
     Events(orlop_client::EventsArguments),
 
@@ -148,6 +151,7 @@ fn main() -> ExitCode {
             client_command::run(orlop_client::Command::Snapshot(arguments))
         }
         Command::Group(arguments) => client_command::run(orlop_client::Command::Group(arguments)),
+        Command::Top(arguments) => client_command::run(orlop_client::Command::Top(arguments)),
         Command::Events(arguments) => client_command::run(orlop_client::Command::Events(arguments)),
         Command::Pool(command) => pool_command::run(command),
         Command::Node(node_command::NodeCommand::Info(arguments)) => {
