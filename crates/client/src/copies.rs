@@ -15,6 +15,9 @@ pub(crate) struct Copy {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     size_bytes: u64,
+    /// Of a volume; where the plugin tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     created: Option<String>,
     copies: Vec<Copy>,
@@ -45,6 +48,7 @@ impl Family<'_> {
                         id: snapshot.id.clone(),
                         name: snapshot.name.clone(),
                         size_bytes: snapshot.size_bytes,
+                        used_bytes: None,
                         created: Some(snapshot.created.clone()),
                         copies: self.below(&Source::Snapshot(snapshot.id.clone()), seen),
                     });
@@ -58,6 +62,7 @@ impl Family<'_> {
                     id: volume.id.clone(),
                     name: volume.name.clone(),
                     size_bytes: volume.size_bytes,
+                    used_bytes: volume.used_bytes,
                     created: None,
                     copies: self.below(&Source::Volume(volume.id.clone()), seen),
                 });
@@ -74,9 +79,10 @@ pub(crate) fn drawn(copies: &[Copy], before: &str) -> String {
         let is_last = index + 1 == copies.len();
         let (branch, further) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         let created = copy.created.as_ref().map(|it| format!(", {it}")).unwrap_or_default();
+        let used = copy.used_bytes.map(|it| format!(", {} used", Bytes(it))).unwrap_or_default();
         let name = copy.name.as_ref().map(|it| printable(&format!("{it}, "))).unwrap_or_default();
         text.push_str(&format!(
-            "{before}{branch}{} {} ({name}{}{created})\n",
+            "{before}{branch}{} {} ({name}{}{used}{created})\n",
             copy.kind,
             copy.id,
             Bytes(copy.size_bytes)

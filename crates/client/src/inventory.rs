@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
 use orlop_csi::proto::csi::v1::volume_content_source::Type;
+use orlop_csi::proto::monitor::ListVolumeUsageRequest;
+use orlop_csi::proto::monitor::monitor_client::MonitorClient;
 use orlop_csi::{LIMITS_KEY, NAME_KEY};
 use orlop_model::{SnapshotId, VolumeId};
 use serde::Serialize;
@@ -27,6 +29,9 @@ pub(crate) struct Volume {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
     pub(crate) size_bytes: u64,
+    /// Blocks that it takes in its pool, also those that it shares with copies; where the plugin tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) used_bytes: Option<u64>,
     pub(crate) source: Option<Source>,
     pub(crate) published_nodes: Vec<String>,
     pub(crate) condition: Option<Condition>,
@@ -75,6 +80,7 @@ impl Volume {
             id: volume.volume_id,
             name: None,
             size_bytes: bytes(volume.capacity_bytes),
+            used_bytes: None,
             source,
             published_nodes: Vec::new(),
             condition: None,
@@ -191,7 +197,7 @@ pub(crate) async fn snapshots(plugin: &Plugin, of: Option<&str>) -> Result<Vec<S
 }
 
 /// With their names, where the plugin says them: a list has no field for them, so each volume is asked for.
-pub(crate) async fn named_volumes(plugin: &Plugin) -> Result<Vec<Volume>> {
+async fn named_volumes(plugin: &Plugin) -> Result<Vec<Volume>> {
     let mut listed = volumes(plugin).await?;
     if !plugin.offers(Offer::GetVolume) {
         return Ok(listed);
@@ -210,6 +216,26 @@ pub(crate) async fn named_volumes(plugin: &Plugin) -> Result<Vec<Volume>> {
         }
     }
     Ok(listed)
+}
+
+pub(crate) async fn named_volumes_with_usage(plugin: &Plugin) -> Result<Vec<Volume>> {
+    let mut listed = named_volumes(plugin).await?;
+    let usage = volume_usage(plugin).await;
+    for volume in &mut listed {
+        volume.used_bytes = usage.get(&volume.id).copied();
+    }
+    Ok(listed)
+}
+
+/// How much each volume takes, by its id; of a plugin that does not say it, nothing.
+pub(crate) async fn volume_usage(plugin: &Plugin) -> BTreeMap<String, u64> {
+    let send = |channel, request| async move {
+        MonitorClient::new(channel).list_volume_usage(request).await
+    };
+    let asked = plugin.ask(&"ask how much volumes take", ListVolumeUsageRequest {}, send).await;
+    // A list without it is better than none.
+    let listed = asked.map(|answer| answer.into_inner().volumes).unwrap_or_default();
+    listed.into_iter().map(|volume| (volume.volume_id, volume.used_bytes)).collect()
 }
 
 /// As [`named_volumes`], the oldest first.

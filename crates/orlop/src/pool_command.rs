@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use orlop_model::{Error, Finding, Reason, Topology};
+use orlop_model::{Bytes, Error, Finding, Reason, Topology};
 use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, Inspection, LastOwner, ServedBefore};
 
 use crate::complain;
@@ -100,7 +100,7 @@ fn list(config: &Config, printer: &Printer) -> ExitCode {
         match pool {
             PoolConfig::Image(pool) => {
                 let id = match ImagePool::id_at(&pool.path) {
-                    Ok(Some(id)) => format!("id {id}"),
+                    Ok(Some(id)) => format!("id {id}{}", space(&pool.path)),
                     Ok(None) => match absent(pool) {
                         Some(before) => {
                             code = ExitCode::from(COULD_NOT_LOOK);
@@ -124,6 +124,14 @@ fn list(config: &Config, printer: &Printer) -> ExitCode {
         }
     }
     code
+}
+
+/// As far as it is known: the image of a managed pool is mounted while it is served.
+fn space(path: &Path) -> String {
+    match ImagePool::space_at(path) {
+        Ok(Some((free, total))) => format!(", {} free of {}", Bytes(free), Bytes(total)),
+        Ok(None) | Err(_) => String::new(),
+    }
 }
 
 /// What is not here, and at no other path of the configuration either.
@@ -213,7 +221,7 @@ fn is_at(pool: &ImagePoolConfig, path: &Path) -> bool {
 }
 
 fn describe(path: &Path, inspection: &Inspection, printer: &Printer) {
-    printer.say(format!("pool at {}: id {}", path.display(), inspection.id));
+    printer.say(format!("pool at {}: id {}{}", path.display(), inspection.id, space(path)));
     match &inspection.last_owner {
         Some(before) => {
             printer.say(format!(

@@ -24,6 +24,9 @@ async fn a_volume_is_created_listed_and_shown_in_every_form() {
     assert_eq!(listed[0]["id"], *id);
     assert_eq!(listed[0]["name"], "data");
     assert_eq!(listed[0]["size_bytes"], GIB);
+    let used = listed[0]["used_bytes"].as_u64().unwrap();
+    assert!(used > 0 && used < GIB, "thin: {used}");
+    assert_eq!(at.json(&["volume", "show", "data"])["used_bytes"], used);
     assert_eq!(listed[0]["condition"]["abnormal"], false);
     let yaml = at.ok(&["volume", "list", "--output", "yaml"]);
     assert!(yaml.contains(&format!("  id: \"{id}\"\n")), "{yaml}");

@@ -142,7 +142,7 @@ async fn details(session: &Session, id: &str) -> Result<Answer> {
     let plugin = &session.plugin;
     let snapshot = inventory::snapshot(plugin, id).await?;
     let volumes = match plugin.offers(Offer::ListVolumes) {
-        true => inventory::named_volumes(plugin).await?,
+        true => inventory::named_volumes_with_usage(plugin).await?,
         false => Vec::new(),
     };
     let snapshots = inventory::named_snapshots(plugin, None).await?;

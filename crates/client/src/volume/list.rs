@@ -18,13 +18,15 @@ pub(super) async fn run(session: &Session, arguments: &ListArguments) -> Result<
 }
 
 async fn list(session: &Session) -> Result<Answer> {
-    let volumes = inventory::named_volumes(&session.plugin).await?;
-    let mut table = Table::new(&["ID", "NAME", "SIZE", "PUBLISHED TO", "CONDITION", "COPY OF"]);
+    let volumes = inventory::named_volumes_with_usage(&session.plugin).await?;
+    let mut table =
+        Table::new(&["ID", "NAME", "SIZE", "USED", "PUBLISHED TO", "CONDITION", "COPY OF"]);
     for volume in &volumes {
         table.row([
             volume.id.clone(),
             volume.name.clone().unwrap_or_default(),
             Bytes(volume.size_bytes).to_string(),
+            volume.used_bytes.map(|used| Bytes(used).to_string()).unwrap_or_default(),
             volume.published_nodes.join(","),
             condition(volume),
             volume.source.as_ref().map(source).unwrap_or_default(),

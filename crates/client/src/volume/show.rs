@@ -40,7 +40,8 @@ pub(super) async fn run(session: &Session, arguments: &ShowArguments) -> Result<
 }
 
 async fn show(session: &Session, id: &str) -> Result<Answer> {
-    let volume = inventory::volume(&session.plugin, id).await?;
+    let used_bytes = inventory::volume_usage(&session.plugin).await.remove(id);
+    let volume = Volume { used_bytes, ..inventory::volume(&session.plugin, id).await? };
     let mounts = hand_mounts::of_volume(&session.directory, &session.plugin.driver, id)?;
     let details = VolumeDetails {
         published: session.plugin.offers(Offer::ListVolumesPublishedNodes),
@@ -59,7 +60,7 @@ async fn show(session: &Session, id: &str) -> Result<Answer> {
 async fn copies_of(session: &Session, id: &str) -> Result<Vec<Copy>> {
     let plugin = &session.plugin;
     let volumes = match plugin.offers(Offer::ListVolumes) {
-        true => inventory::named_volumes(plugin).await?,
+        true => inventory::named_volumes_with_usage(plugin).await?,
         false => Vec::new(),
     };
     let snapshots = match plugin.offers(Offer::ListSnapshots) {
@@ -79,6 +80,8 @@ fn described(details: &VolumeDetails, style: Style) -> String {
     };
     add("name", volume.name.clone().unwrap_or_default());
     add("size", format!("{} ({} bytes)", Bytes(volume.size_bytes), volume.size_bytes));
+    let used = |bytes: u64| format!("{} ({bytes} bytes)", Bytes(bytes));
+    add("used", volume.used_bytes.map(used).unwrap_or_default());
     let nodes = details.published.then(|| match volume.published_nodes.join(", ") {
         nodes if nodes.is_empty() => "to no node".to_owned(),
         nodes => format!("to {nodes}"),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use orlop_model::{
     Error, Finding, LabelledDevice, NodeId, PoolId, Result, SnapshotRecord, VolumeId, VolumeRecord,
 };
-use orlop_sys::mounts;
+use orlop_sys::{file, mounts};
 
 use super::ImagePool;
 use super::attach::all_attached;
@@ -114,6 +114,26 @@ impl ImagePool {
     /// The id of the pool in a directory, even if a daemon serves it. `None`: there is no pool.
     pub fn id_at(path: &Path) -> Result<Option<PoolId>> {
         Ok(PoolHeader::read(path)?.map(|(id, _)| id))
+    }
+
+    /// Free and total space of the filesystem with the volumes, even if a daemon serves the pool. `None`: the image of a
+    /// managed pool is not mounted.
+    pub fn space_at(path: &Path) -> Result<Option<(u64, u64)>> {
+        let root = match PoolHeader::read(path)? {
+            Some((_, Kind::Managed)) => {
+                let root = managed::mount_point_in(path);
+                let mounted = mounts::mount_at(&root);
+                match mounted.map_err(cannot(|| format!("look at {}", root.display())))? {
+                    Some(_) => root,
+                    None => return Ok(None),
+                }
+            }
+            Some((_, Kind::Plain)) => path.to_owned(),
+            None => return Ok(None),
+        };
+        let space = file::space(&root)
+            .map_err(cannot(|| format!("read the space of {}", root.display())))?;
+        Ok(Some((space.free, space.total)))
     }
 
     /// What is wrong with the image of a pool that [`Self::inspect`] cannot open.
