@@ -25,4 +25,5 @@ mod secrets;
 mod socket;
 mod special_files;
 mod stopping;
+pub(crate) mod traces;
 mod unconfigured;

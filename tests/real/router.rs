@@ -4,4 +4,5 @@ mod cluster;
 mod configuration;
 mod groups;
 mod kills;
+mod traces;
 mod volumes;

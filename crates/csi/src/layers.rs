@@ -22,6 +22,7 @@ use crate::call_stats::{CallStats, Counted, method_label};
 use crate::deadline;
 use crate::routes::Answering;
 use crate::status::code_name;
+use crate::trace_context::continue_trace;
 
 /// How many calls are accepted at once: far more than the sidecars of a large cluster make together. More
 /// of them than run at a time may wait, but not any number, as each holds its message.
@@ -67,9 +68,11 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Answering {
+    fn call(&mut self, mut request: Request<Body>) -> Answering {
         let call = CallSpan::begin(request.uri().path(), &self.stats);
         let span = call.span.clone();
+        // Probes come all the time, and only a caller that traces them wants to see them.
+        continue_trace(request.headers_mut(), &span, call.class.is_counted);
         // Made before the library's, so that it is not the later one.
         let deadline = deadline::of(request.headers());
         let (arrival, request) = Arrival::of(request, &self.limits, call.class);
@@ -207,6 +210,9 @@ impl CallSpan {
             "call",
             call,
             method,
+            trace_id = Empty,
+            span_id = Empty,
+            parent_id = Empty,
             volume_name = Empty,
             volume = Empty,
             snapshot_name = Empty,

@@ -31,6 +31,7 @@ mod socket;
 mod socket_watch;
 mod status;
 mod timestamp;
+mod trace_context;
 
 pub use call_stats::{CallStats, EndedCalls};
 pub use cluster_memory::{ClusterMemory, Resource, Verdict};
@@ -46,3 +47,4 @@ pub use server::{CallService, ServeError, serve, serve_peers, serve_registration
 pub use services::{KubeletCall, RegisteredPlugin};
 pub use socket::{BindError, Socket, bind, check as check_socket};
 pub use timestamp::parse_time;
+pub use trace_context::{TRACE_PARENT, TRACE_STATE, export_spans};

@@ -68,7 +68,7 @@ impl Router {
         let _turn = self.creations().wait(nodes).await?;
         let mut parts = Vec::new();
         for (home, pool) in homes {
-            parts.push(begin(home, pool, &request, pools).await?);
+            parts.push(begin((home, pool), call, &request, pools).await?);
         }
         if parts.iter().any(Part::existed) {
             return self.with_existing(parts, pools).await;
@@ -228,8 +228,8 @@ async fn advance(parts: &mut [Part], stage: Stage) -> Result<(), Status> {
 }
 
 async fn begin(
-    home: &Member,
-    pool: &PoolId,
+    (home, pool): (&Member, &PoolId),
+    call: &Call,
     request: &v1::CreateVolumeGroupSnapshotRequest,
     pools: &[PoolId],
 ) -> Result<Part, Status> {
@@ -243,7 +243,8 @@ async fn begin(
     let ended = || Status::unavailable(format!("node {} has ended the call", home.node));
     advance.send(first).await.map_err(|_| ended())?;
     let mut client = PeerClient::new(home.target.clone());
-    let mut states = client.take_group_part(ReceiverStream::new(steps)).await?.into_inner();
+    let steps = call.in_trace(ReceiverStream::new(steps));
+    let mut states = client.take_group_part(steps).await?.into_inner();
     let state = states.message().await?.ok_or_else(ended)?;
     Ok(Part { target: home.target.clone(), pool: pool.clone(), advance, states, state })
 }

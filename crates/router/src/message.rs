@@ -2,6 +2,7 @@
 
 use http_body::Frame;
 use http_body_util::{BodyExt, LengthLimitError, Limited, StreamBody};
+use orlop_csi::{TRACE_PARENT, TRACE_STATE};
 use prost::Message;
 use prost::bytes::{BufMut, Bytes, BytesMut};
 use tonic::Status;
@@ -56,12 +57,23 @@ impl Call {
         Request::from_parts(self.parts.clone(), Body::new(framed))
     }
 
-    /// Another call on behalf of this one, within its deadline.
+    /// Another call on behalf of this one, within its deadline and its trace.
     pub(crate) fn beside<M>(&self, message: M) -> tonic::Request<M> {
+        self.with_headers(message, &[TIMEOUT, TRACE_PARENT, TRACE_STATE])
+    }
+
+    /// As [`Self::beside`], for one that must not end half-way when the deadline has passed.
+    pub(crate) fn in_trace<M>(&self, message: M) -> tonic::Request<M> {
+        self.with_headers(message, &[TRACE_PARENT, TRACE_STATE])
+    }
+
+    fn with_headers<M>(&self, message: M, names: &[&'static str]) -> tonic::Request<M> {
         let mut request = tonic::Request::new(message);
-        let timeout = self.parts.headers.get(TIMEOUT).and_then(|value| value.to_str().ok());
-        if let Some(timeout) = timeout.and_then(|timeout| timeout.parse().ok()) {
-            request.metadata_mut().insert(TIMEOUT, timeout);
+        for name in names {
+            let given = self.parts.headers.get(*name).and_then(|value| value.to_str().ok());
+            if let Some(value) = given.and_then(|value| value.parse().ok()) {
+                request.metadata_mut().insert(*name, value);
+            }
         }
         request
     }
