@@ -1,4 +1,4 @@
-.PHONY: help demo run deb build image image-test build-tests test unit real sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run
+.PHONY: help demo run deb build image image-test build-tests test unit real otel sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -48,6 +48,10 @@ build-tests:
 real:
 	$(BUILD_ALL)
 	scripts/without-leaks scripts/suites
+
+#: otel        the build that exports spans to an OpenTelemetry collector, and its tests; no root needed
+otel:
+	cargo test --package orlop --features otel --locked
 
 #: sanity      csi-sanity on an XFS pool, a plain directory and Ceph, mount and block
 sanity:

@@ -74,6 +74,8 @@ pub(crate) struct Config {
     /// May metrics name the volumes?
     pub(crate) metrics_volumes: bool,
     pub(crate) log: LogConfig,
+    /// Where spans are sent to; only in builds that have that.
+    pub(crate) otlp_endpoint: Option<String>,
     pub(crate) origin: Origin,
 }
 

@@ -27,6 +27,8 @@ mod registration;
 mod serve;
 mod served_before;
 mod signals;
+#[cfg(feature = "otel")]
+mod span_export;
 mod telemetry;
 mod thaw_helper;
 

@@ -59,6 +59,7 @@ impl Metrics {
             Family::new("orlop_log_lines_dropped", Kind::Counter, LOG_LINES_DROPPED)
                 .with(&[], telemetry::dropped_lines()),
         );
+        all.push(spans_dropped());
         all.extend(calls::families(&self.executor, engine));
         all.extend(pools::families(engine, &self.trends));
         all.extend(freezes(engine));
@@ -77,6 +78,20 @@ impl Metrics {
         Family::new("orlop_build_info", Kind::Gauge, "The version of the daemon, and who it is")
             .with(&labels, 1_u64)
     }
+}
+
+/// Without a sample unless spans are exported.
+fn spans_dropped() -> Family {
+    let family = Family::new(
+        "orlop_trace_spans_dropped",
+        Kind::Counter,
+        "Spans that found no room, or that the collector did not take",
+    );
+    #[cfg(feature = "otel")]
+    if let Some(dropped) = crate::span_export::dropped_spans() {
+        return family.with(&[], dropped);
+    }
+    family
 }
 
 const LOG_LINES_DROPPED: &str = "Log lines that found no room as stderr was not read";

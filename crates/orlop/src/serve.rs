@@ -25,6 +25,8 @@ use crate::open_pools::OpenPools;
 use crate::pool_startup;
 use crate::registration::Registration;
 use crate::signals::Signals;
+#[cfg(feature = "otel")]
+use crate::span_export;
 use crate::{events, privileges, telemetry, thaw_helper};
 
 /// A thread that is started for a call makes it slower by as much as a short call takes.
@@ -166,6 +168,11 @@ async fn run(
     };
     let http: Vec<_> = http.into_iter().map(answer_http).collect();
 
+    #[cfg(feature = "otel")]
+    let exporting = config.otlp_endpoint.clone().map(|endpoint| {
+        let of_daemon = span_export::OfDaemon::of(&config);
+        tokio::spawn(span_export::export(endpoint, of_daemon, stopped.clone()))
+    });
     let shrinking = tokio::spawn(trim_memory());
     let pools = Arc::new(OpenPools::default());
     let outcome = open_and_wait(config, (host, thaws), (&executor, &pools), &mut signals).await;
@@ -184,6 +191,11 @@ async fn run(
         let _ = http.await;
     }
     pools.close(&executor.hung_pools());
+    #[cfg(feature = "otel")]
+    if let Some(exporting) = exporting {
+        // It ends by itself, in a moment.
+        let _ = exporting.await;
+    }
     outcome?;
     tracing::info!("stopped");
     Ok(())

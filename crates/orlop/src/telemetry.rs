@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+#[cfg(feature = "otel")]
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
@@ -62,6 +64,9 @@ pub(crate) fn start(config: &LogConfig) -> Result<(), ConfigError> {
     // Each by its own filter: events are kept also where fewer lines are wanted.
     let subscriber =
         tracing_subscriber::registry().with(lines.with_filter(filter)).with(events::layer());
+    #[cfg(feature = "otel")]
+    let subscriber =
+        subscriber.with(crate::span_export::SpanCollector.with_filter(LevelFilter::INFO));
     subscriber.init();
     std::panic::set_hook(Box::new(report_panic));
     Ok(())

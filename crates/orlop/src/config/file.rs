@@ -36,6 +36,7 @@ pub(super) struct Settings {
     pub(super) workload_cgroup: Option<String>,
     pub(super) keep_capabilities: Option<bool>,
     pub(super) freeze_limit_seconds: Option<u32>,
+    pub(super) otlp_endpoint: Option<String>,
     #[serde(default)]
     pub(super) log: LogSettings,
     #[serde(default)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::ConfigError;
 
 /// Each variable with its key in the file.
-pub(super) const KEYS: [(&str, &str); 42] = [
+pub(super) const KEYS: [(&str, &str); 43] = [
     ("CSI_ENDPOINT", "endpoint"),
     ("ORLOP_ADDONS_ENDPOINT", "addons_endpoint"),
     ("ORLOP_REGISTER", "register"),
@@ -30,6 +30,7 @@ pub(super) const KEYS: [(&str, &str); 42] = [
     ("ORLOP_KEEP_CAPABILITIES", "keep_capabilities"),
     ("ORLOP_LOG", "log.level"),
     ("ORLOP_LOG_FORMAT", "log.format"),
+    ("ORLOP_OTLP_ENDPOINT", "otlp_endpoint"),
     ("ORLOP_PEERS", "peers.addresses"),
     ("ORLOP_PEER_LISTEN", "peers.listen"),
     ("ORLOP_PEER_CERTIFICATE", "peers.certificate"),

@@ -74,6 +74,7 @@ pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
         keep_capabilities: settings.keep_capabilities.unwrap_or(false),
         metrics_volumes: settings.metrics_volumes.unwrap_or(false),
         log,
+        otlp_endpoint: otlp_endpoint(settings.otlp_endpoint)?,
         origin: Origin::default(),
     };
     check_apart(&config)?;
@@ -112,6 +113,31 @@ fn log_filter(given: Option<&str>) -> Result<String, ConfigError> {
         )),
         None => Ok(format!("{DEFAULT_LEVEL},{given}")),
     }
+}
+
+/// A setting that is never read is a mistake, so a build without the export refuses it.
+fn otlp_endpoint(given: Option<String>) -> Result<Option<String>, ConfigError> {
+    let Some(text) = given.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let wrong = |problem: &str| Err(ConfigError::new("ORLOP_OTLP_ENDPOINT", problem));
+    if !cfg!(feature = "otel") {
+        return wrong(
+            "is set, but this build does not export spans; build it with --features otel, or take it out",
+        );
+    }
+    let address = text.strip_prefix("http://").unwrap_or_default();
+    let parts = address.rsplit_once(':');
+    let is_good = parts.is_some_and(|(host, port)| {
+        !host.is_empty()
+            && !host.contains(['/', '@', ' '])
+            && port.parse::<u16>().is_ok_and(|it| it > 0)
+    });
+    if !is_good {
+        return wrong(
+            "is not of the form http://HOST:PORT; name a collector for OTLP over gRPC, such as an agent on \
+             this node: http://127.0.0.1:4317",
+        );
+    }
+    Ok(Some(text))
 }
 
 fn check_run_dir(path: &Path) -> Result<(), ConfigError> {

@@ -113,6 +113,7 @@ fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<
         "PEER_KEY" => settings.peers.key = Some(PathBuf::from(value)),
         "PEER_CA" => settings.peers.ca = Some(PathBuf::from(value)),
         "PEER_CA_KEY" => settings.peers.ca_key = Some(PathBuf::from(value)),
+        "OTLP_ENDPOINT" => settings.otlp_endpoint = Some(value),
         "LOG" => settings.log.level = Some(value),
         "LOG_FORMAT" => settings.log.format = Some(log_format(name, &value)?),
         // Read by the command line.

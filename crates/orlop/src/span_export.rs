@@ -1,0 +1,152 @@
+//! The spans of calls, sent to an OpenTelemetry collector by OTLP over gRPC (decision 0062). Only in builds with the
+//! feature `otel`, and only with `ORLOP_OTLP_ENDPOINT`.
+//!
+//! No call waits for it: spans are queued, a task sends them, and those that find no room, or that the collector does
+//! not take, are counted and dropped.
+
+mod collector;
+mod messages;
+mod queue;
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+use tonic_prost::ProstCodec;
+
+use crate::config::Config;
+pub(crate) use collector::SpanCollector;
+use messages::{
+    ExportRequest, ExportResponse, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span,
+};
+use queue::QUEUE;
+
+const METHOD: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The end of the process waits so long for spans that are still to be sent.
+const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Spans that were not taken by a collector, since the start; `None`: none are to be sent.
+pub(crate) fn dropped_spans() -> Option<u64> {
+    QUEUE.is_open().then(|| QUEUE.dropped())
+}
+
+/// Sends spans until it is time to stop, and then those that are left.
+pub(crate) async fn export(
+    endpoint: String,
+    of_daemon: OfDaemon,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let channel = match Endpoint::from_shared(endpoint) {
+        Ok(endpoint) => {
+            endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(EXPORT_TIMEOUT).connect_lazy()
+        }
+        Err(error) => {
+            tracing::error!(%error, "cannot export spans: ORLOP_OTLP_ENDPOINT is not an address");
+            return;
+        }
+    };
+    let mut exporter =
+        Exporter { client: Grpc::new(channel), resource: of_daemon.resource(), fails: false };
+    QUEUE.open();
+    orlop_csi::export_spans();
+    loop {
+        let is_stopping = tokio::select! {
+            () = QUEUE.filled() => false,
+            _ = stopped.wait_for(|stop| *stop) => true,
+        };
+        if is_stopping {
+            break;
+        }
+        while let Some(batch) = QUEUE.take_batch() {
+            exporter.send(batch).await;
+        }
+    }
+    QUEUE.close();
+    let rest = async {
+        while let Some(batch) = QUEUE.take_batch() {
+            exporter.send(batch).await;
+        }
+    };
+    // A collector that does not answer holds up no end.
+    let _ = tokio::time::timeout(LAST_EXPORT_TIMEOUT, rest).await;
+}
+
+/// Who the spans are from.
+pub(crate) struct OfDaemon {
+    node: String,
+    driver: String,
+}
+
+impl OfDaemon {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self { node: config.node_id.to_string(), driver: config.driver_name.clone() }
+    }
+
+    fn resource(&self) -> Resource {
+        let version = env!("CARGO_PKG_VERSION");
+        Resource {
+            attributes: vec![
+                KeyValue::text("service.name", "orlop"),
+                KeyValue::text("service.version", version),
+                KeyValue::text("service.instance.id", &self.node),
+                KeyValue::text("host.name", &self.node),
+                KeyValue::text("orlop.driver", &self.driver),
+            ],
+        }
+    }
+}
+
+struct Exporter {
+    client: Grpc<Channel>,
+    resource: Resource,
+    /// Logged once until it works again.
+    fails: bool,
+}
+
+impl Exporter {
+    async fn send(&mut self, spans: Vec<Span>) {
+        let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
+        match self.try_send(spans).await {
+            Ok(rejected) => {
+                QUEUE.note_dropped(rejected.min(count));
+                if std::mem::take(&mut self.fails) {
+                    tracing::info!("spans are exported again");
+                }
+            }
+            Err(status) => {
+                QUEUE.note_dropped(count);
+                if !std::mem::replace(&mut self.fails, true) {
+                    let (code, reason) = (status.code(), status.message());
+                    tracing::warn!(
+                        ?code,
+                        reason,
+                        "cannot export spans; they are dropped until it works"
+                    );
+                }
+            }
+        }
+    }
+
+    /// How many of them the collector did not take.
+    async fn try_send(&mut self, spans: Vec<Span>) -> Result<u64, Status> {
+        let scope =
+            Scope { name: "orlop".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        let of_scope = ScopeSpans { scope: Some(scope), spans };
+        let resource = Some(self.resource.clone());
+        let message = ExportRequest {
+            resource_spans: vec![ResourceSpans { resource, scope_spans: vec![of_scope] }],
+        };
+        let unreachable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
+        self.client.ready().await.map_err(unreachable)?;
+        let codec: ProstCodec<ExportRequest, ExportResponse> = ProstCodec::default();
+        let path = PathAndQuery::from_static(METHOD);
+        let answer = self.client.unary(Request::new(message), path, codec).await?;
+        let partial = answer.into_inner().partial_success;
+        Ok(partial.map_or(0, |partial| u64::try_from(partial.rejected_spans).unwrap_or(0)))
+    }
+}
