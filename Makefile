@@ -1,4 +1,4 @@
-.PHONY: help demo run deb build image image-test build-tests test unit real otel sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run
+.PHONY: help demo run deb build image image-test build-tests test unit real otel sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run page-test
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -70,6 +70,11 @@ clients:
 monitoring:
 	$(BUILD_ALL)
 	scripts/without-leaks tests/monitoring/run
+
+#: page-test   the page in headless Chromium; fetches it first; as root
+page-test:
+	$(BUILD_ALL)
+	scripts/without-leaks tests/page/run
 
 #: conformance the conformance suite against Orlop, and against a plugin that breaks the rules;
 #:             writes docs/reports/conformance.md

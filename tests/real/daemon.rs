@@ -19,6 +19,7 @@ pub(crate) mod metrics;
 mod misconfigured;
 mod modes;
 mod overlapping_paths;
+pub(crate) mod page;
 mod probes;
 mod registration;
 mod secrets;

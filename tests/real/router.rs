@@ -4,5 +4,6 @@ mod cluster;
 mod configuration;
 mod groups;
 mod kills;
+mod page;
 mod traces;
 mod volumes;

@@ -90,7 +90,8 @@ async fn ask<T, F: Future<Output = Result<T, Status>>>(
     answered.unwrap_or_else(|_| Err(Unwell::Silent(path(), timeout)))
 }
 
-async fn connect(socket: &Path) -> Result<Channel, Unwell> {
+/// One connection to the daemon, for a few calls. It is lost with the daemon and not made again.
+pub async fn connect(socket: &Path) -> Result<Channel, Unwell> {
     let stream = loop {
         match UnixStream::connect(socket).await {
             // Too many wait to be accepted: it runs, and is busy.

@@ -352,6 +352,10 @@ pub trait ChangedBlocks: Send + Sync {
 
     /// Is anything but zeroes known to be in the volume, wherever in it? Asked before mkfs.
     fn holds_data(&self, id: &VolumeId) -> Result<bool>;
+
+    /// What nothing else in the pool has: deleting the snapshot gives that much back. `None`: to find out would
+    /// cost too much, because the snapshot is in too many pieces or on a cluster.
+    fn exclusive_bytes(&self, id: &SnapshotId) -> Result<Option<u64>>;
 }
 
 /// Whether a pool and its volumes can be used.

@@ -16,7 +16,8 @@ use rustix::fs::{Access, access, statfs};
 use rustix::io::Errno;
 
 use crate::cluster;
-use crate::config::{Config, ConfigError, Origin, PoolConfig, Sockets};
+use crate::config::{Config, ConfigError, HttpAddress, Origin, PageAddress, PoolConfig, Sockets};
+use crate::page::Page;
 use crate::serve::host_config;
 use crate::telemetry;
 
@@ -50,6 +51,7 @@ pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, C
     plan.extend(unserved_half_warning(config).map(|warning| format!("warning: {warning}")));
     plan.extend(peers_warning(config).map(|warning| format!("warning: {warning}")));
     plan.extend(registration_warning(sockets).map(|warning| format!("warning: {warning}")));
+    plan.extend(page_plan(config, sockets)?);
     Ok(plan)
 }
 
@@ -65,6 +67,21 @@ fn unserved_half_warning(config: &Config) -> Option<String> {
 
 fn peers_warning(config: &Config) -> Option<String> {
     cluster::load(config.peers.as_ref()?, config).ok()?.warning()
+}
+
+/// Where the page would be, and what it would allow.
+fn page_plan(config: &Config, sockets: &Sockets) -> Result<Vec<String>, CheckError> {
+    let Some(PageAddress { address, token_file }) = &sockets.page else { return Ok(Vec::new()) };
+    let place = match address {
+        HttpAddress::Tcp(address) => format!("at http://{address}/"),
+        HttpAddress::Unix(path) => format!("on {}", path.display()),
+    };
+    let Some(file) = token_file else {
+        return Ok(vec![format!("would serve the page {place}, to look only")]);
+    };
+    let warning = Page::check_token(file.clone()).map_err(|error| config.origin.locate(error))?;
+    let plan = format!("would serve the page {place}, with changes for those who have its token");
+    Ok([plan].into_iter().chain(warning.map(|text| format!("warning: {text}"))).collect())
 }
 
 /// A daemon that cannot register with kubelet starts all the same.
@@ -130,6 +147,7 @@ pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), Ch
     if let Some(peers) = &config.peers {
         cluster::load(peers, config).map_err(located)?;
     }
+    page_plan(config, sockets)?;
     let host = host_config(config);
     check_can_create("ORLOP_RUN_DIR", &host.run_dir, None).map_err(located)?;
     LinuxHost::check(&host).map_err(|error| refusal(&config.origin, error, None))

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use orlop_csi::proto::peer;
 use orlop_csi::{ClusterMemory, Executor, Routes, ServeError};
 use orlop_router::{
     OwnCertificate, PeerGate, PeerListener, Peers, PeersConfig, Router, TlsIdentity,
@@ -23,8 +24,17 @@ pub(crate) struct PeersInView {
 impl PeersInView {
     /// Each node that is known, and whether its daemon answers.
     pub(crate) fn answering(&self) -> Vec<(String, bool)> {
-        let members = self.peers.as_ref().map(|peers| peers.described()).unwrap_or_default();
-        members.into_iter().map(|member| (member.node_id, member.away.is_empty())).collect()
+        self.members().into_iter().map(|member| (member.node_id, member.away.is_empty())).collect()
+    }
+
+    /// Each node that is known, with its pools, and why it does not answer if it does not.
+    pub(crate) fn members(&self) -> Vec<peer::Member> {
+        self.peers.as_ref().map(|peers| peers.described()).unwrap_or_default()
+    }
+
+    /// Addresses that have not answered yet, and why.
+    pub(crate) fn silent_addresses(&self) -> Vec<(String, String)> {
+        self.peers.as_ref().map(|peers| peers.silent()).unwrap_or_default()
     }
 
     /// How many addresses have not answered yet.

@@ -104,9 +104,14 @@ pub(crate) struct Sockets {
     pub(crate) registration: Option<RegistrationSocket>,
     pub(crate) health: Option<HttpAddress>,
     pub(crate) metrics: Option<HttpAddress>,
+    pub(crate) page: Option<PageAddress>,
 }
 
 impl Sockets {
+    pub(crate) fn page_address(&self) -> Option<&HttpAddress> {
+        self.page.as_ref().map(|page| &page.address)
+    }
+
     /// All that are files, each with its setting.
     pub(crate) fn paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         fn file(address: Option<&HttpAddress>) -> Option<&PathBuf> {
@@ -121,14 +126,28 @@ impl Sockets {
             ("ORLOP_ADDONS_ENDPOINT", self.addons.as_ref()),
             ("ORLOP_REGISTER", registration),
             ("ORLOP_HEALTH_LISTEN", file(self.health.as_ref())),
-            // At the same address there is one listener for both.
+            // At the same address there is one listener for all of them.
             (
                 "ORLOP_METRICS_LISTEN",
                 file(self.metrics.as_ref().filter(|_| self.metrics != self.health)),
             ),
+            (
+                "ORLOP_PAGE_LISTEN",
+                file(self.page_address().filter(|page| {
+                    ![&self.metrics, &self.health].into_iter().flatten().any(|it| it == *page)
+                })),
+            ),
         ];
         all.into_iter().filter_map(|(setting, path)| Some((setting, path?.as_path())))
     }
+}
+
+/// Where the page is served, and who may change something by it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PageAddress {
+    pub(crate) address: HttpAddress,
+    /// `None`: it only shows.
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 /// Where HTTP is served.
@@ -145,6 +164,7 @@ pub(crate) struct Flags {
     pub(crate) register: Option<OsString>,
     pub(crate) health_listen: Option<OsString>,
     pub(crate) metrics_listen: Option<OsString>,
+    pub(crate) page_listen: Option<OsString>,
 }
 
 #[derive(Debug)]
@@ -160,6 +180,7 @@ pub(crate) fn load(flags: Flags, file: Option<&Path>) -> Result<(Config, Sockets
         ("ORLOP_REGISTER", flags.register, &mut settings.register),
         ("ORLOP_HEALTH_LISTEN", flags.health_listen, &mut settings.health_listen),
         ("ORLOP_METRICS_LISTEN", flags.metrics_listen, &mut settings.metrics_listen),
+        ("ORLOP_PAGE_LISTEN", flags.page_listen, &mut settings.page_listen),
     ];
     for (name, flag, setting) in given {
         if let Some(value) = variables::text(name, flag)? {

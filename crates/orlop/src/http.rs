@@ -1,8 +1,9 @@
-//! HTTP for what asks without gRPC, such as kubelet's probes and Prometheus: off unless configured, a handful of paths,
-//! nothing that changes anything. Whatever reaches the port may ask, so all that a client could use up is
-//! bounded.
+//! HTTP for what asks without gRPC, such as kubelet's probes, Prometheus and browsers: off unless configured, a handful
+//! of paths, and only the page changes anything, for those who have its token. Whatever reaches the port may ask, so
+//! all that a client could use up is bounded.
 
 mod health;
+mod wanted;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,7 +24,9 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 
 use crate::metrics::Metrics;
+use crate::page::Page;
 pub(crate) use health::Health;
+pub(crate) use wanted::WantedListener;
 
 /// At once; with one more, the oldest is closed.
 const CONNECTIONS: usize = 64;
@@ -42,14 +45,22 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 pub(crate) struct Pages {
     pub(crate) health: Health,
     pub(crate) metrics: Option<Arc<Metrics>>,
+    pub(crate) page: Option<Arc<Page>>,
 }
 
 impl Pages {
-    fn all(&self) -> &'static str {
-        match self.metrics {
-            Some(_) => "there is /metrics, /healthz and /readyz",
-            None => "there is /healthz and /readyz",
-        }
+    fn all(&self) -> String {
+        format!("there is {}", paths(self.metrics.is_some(), self.page.is_some()))
+    }
+}
+
+/// What a listener with these answers, for people.
+fn paths(has_metrics: bool, has_page: bool) -> &'static str {
+    match (has_metrics, has_page) {
+        (true, true) => "/, /metrics, /healthz and /readyz",
+        (true, false) => "/metrics, /healthz and /readyz",
+        (false, true) => "/, /healthz and /readyz",
+        (false, false) => "/healthz and /readyz",
     }
 }
 
@@ -126,7 +137,7 @@ impl Drop for OpenConnections {
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send, pages: Arc<Pages>) {
     let service = service_fn(move |request| {
         let pages = Arc::clone(&pages);
-        async move { Ok::<_, Infallible>(answer(&request, &pages).await) }
+        async move { Ok::<_, Infallible>(answer(request, &pages).await) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -141,7 +152,10 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send, pages: Arc
     }
 }
 
-async fn answer(request: &Request<Incoming>, pages: &Pages) -> Response<Full<Bytes>> {
+async fn answer(request: Request<Incoming>, pages: &Pages) -> Response<Full<Bytes>> {
+    if let Some(page) = pages.page.as_ref().filter(|_| Page::has(request.uri().path())) {
+        return page.answer(request).await;
+    }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here");
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -155,7 +169,7 @@ async fn answer(request: &Request<Incoming>, pages: &Pages) -> Response<Full<Byt
         "/readyz" => pages.health.ready().await,
         path => match &pages.metrics {
             Some(metrics) if path == "/metrics" => return measured(metrics).await,
-            Some(_) | None => return text(StatusCode::NOT_FOUND, pages.all()),
+            Some(_) | None => return text(StatusCode::NOT_FOUND, &pages.all()),
         },
     };
     match well {

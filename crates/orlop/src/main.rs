@@ -19,6 +19,7 @@ mod http;
 mod metrics;
 mod node_command;
 mod open_pools;
+mod page;
 mod pool_command;
 mod pool_startup;
 mod privileges;
@@ -134,6 +135,10 @@ struct ServeArguments {
     #[arg(long, env = "ORLOP_METRICS_LISTEN", value_name = "ADDRESS:PORT")]
     metrics_listen: Option<OsString>,
 
+    /// Serve a page for people at this address of this machine, as 127.0.0.1:7423 or unix:///absolute/path.sock
+    #[arg(long, env = "ORLOP_PAGE_LISTEN", value_name = "ADDRESS:PORT")]
+    page_listen: Option<OsString>,
+
     /// Check whether the daemon would start, change nothing, and exit
     #[arg(long)]
     check: bool,
@@ -177,6 +182,7 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
         register: arguments.register.clone(),
         health_listen: arguments.health_listen.clone(),
         metrics_listen: arguments.metrics_listen.clone(),
+        page_listen: arguments.page_listen.clone(),
     };
     let loaded = config::load(flags, arguments.config.as_deref());
     let (mut config, sockets) = match loaded {

@@ -21,6 +21,7 @@ use family::{Family, Kind};
 use trend::Trends;
 
 /// What does not change while the daemon runs.
+#[derive(Clone)]
 pub(crate) struct About {
     pub(crate) version: String,
     pub(crate) driver: String,

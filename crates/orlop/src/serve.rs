@@ -19,9 +19,10 @@ use tokio::sync::watch;
 use crate::check::CheckError;
 use crate::cluster::Cluster;
 use crate::config::{Config, ConfigError, HttpAddress, PoolConfig, Sockets};
-use crate::http::{Health, HttpListener, Pages};
+use crate::http::{Health, HttpListener, Pages, WantedListener};
 use crate::metrics::{About, Metrics};
 use crate::open_pools::OpenPools;
+use crate::page::Page;
 use crate::pool_startup;
 use crate::registration::Registration;
 use crate::signals::Signals;
@@ -104,10 +105,10 @@ async fn run(
         },
     };
     let mut http = Vec::new();
-    for wanted in http_listeners(&sockets) {
+    for wanted in WantedListener::all(&sockets) {
         match listen_for_http(&wanted, &config, &mut signals).await? {
             None => return Ok(()),
-            Some(listener) => http.push((listener, wanted.has_metrics)),
+            Some(listener) => http.push((listener, wanted)),
         }
     }
     tracing::info!(
@@ -160,10 +161,17 @@ async fn run(
         tokio::spawn(Registration::new(socket.path, plugin).keep(stopped.clone()))
     });
     let peers = cluster.as_ref().map(Cluster::in_view);
-    let metrics = Arc::new(Metrics::new(about(&config, &features), shared_core(), peers));
-    let answer_http = |(listener, has_metrics): (HttpListener, bool)| {
-        let metrics = has_metrics.then(|| Arc::clone(&metrics));
-        let pages = Pages { health: Health::of(sockets.csi.clone()), metrics };
+    let about = about(&config, &features);
+    let page = sockets.page.map(|page| {
+        let core = (shared_core(), peers.clone());
+        Arc::new(Page::new(about.clone(), config.mode, core, sockets.csi.clone(), page.token_file))
+    });
+    let watching = page.as_ref().map(|page| tokio::spawn(Arc::clone(page).watch()));
+    let metrics = Arc::new(Metrics::new(about, shared_core(), peers));
+    let answer_http = |(listener, wanted): (HttpListener, WantedListener)| {
+        let metrics = wanted.has_metrics.then(|| Arc::clone(&metrics));
+        let page = page.clone().filter(|_| wanted.has_page);
+        let pages = Pages { health: Health::of(sockets.csi.clone()), metrics, page };
         tokio::spawn(listener.serve(pages))
     };
     let http: Vec<_> = http.into_iter().map(answer_http).collect();
@@ -176,7 +184,9 @@ async fn run(
     let shrinking = tokio::spawn(trim_memory());
     let pools = Arc::new(OpenPools::default());
     let outcome = open_and_wait(config, (host, thaws), (&executor, &pools), &mut signals).await;
-    shrinking.abort();
+    for background in [Some(shrinking), watching].into_iter().flatten() {
+        background.abort();
+    }
     stop.send_replace(true);
     for serving in [registration, Some(csi), addons].into_iter().flatten() {
         serving.await.map_err(Failure::of)?.map_err(Failure::of)?;
@@ -216,29 +226,6 @@ async fn bind(path: &Path, signals: &mut Signals) -> Result<Option<Socket>, Fail
     }
 }
 
-struct WantedListener<'a> {
-    setting: &'static str,
-    address: &'a HttpAddress,
-    has_metrics: bool,
-}
-
-/// One for both, if they are to be at the same address.
-fn http_listeners(sockets: &Sockets) -> Vec<WantedListener<'_>> {
-    let metrics = sockets.metrics.as_ref();
-    let of_health = sockets.health.as_ref().filter(|health| metrics != Some(health));
-    let health = of_health.map(|address| WantedListener {
-        setting: "ORLOP_HEALTH_LISTEN",
-        address,
-        has_metrics: false,
-    });
-    let metrics = metrics.map(|address| WantedListener {
-        setting: "ORLOP_METRICS_LISTEN",
-        address,
-        has_metrics: true,
-    });
-    health.into_iter().chain(metrics).collect()
-}
-
 fn about(config: &Config, features: &Features) -> About {
     About {
         version: features.version.clone(),
@@ -256,15 +243,12 @@ fn about(config: &Config, features: &Features) -> About {
 
 /// `None`: it is time to stop.
 async fn listen_for_http(
-    wanted: &WantedListener<'_>,
+    wanted: &WantedListener,
     config: &Config,
     signals: &mut Signals,
 ) -> Result<Option<HttpListener>, Failure> {
-    let paths = match wanted.has_metrics {
-        true => "/metrics, /healthz and /readyz",
-        false => "/healthz and /readyz",
-    };
-    let listener = match wanted.address {
+    let paths = wanted.paths();
+    let listener = match &wanted.address {
         HttpAddress::Tcp(address) => {
             let bound = TcpListener::bind(address).await;
             let listener = bound.map_err(|error| {

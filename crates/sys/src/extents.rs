@@ -26,6 +26,8 @@ pub struct Extent {
     pub physical: u64,
     pub length: u64,
     pub kind: ExtentKind,
+    /// Another file has it too, so that it stays when this file is deleted.
+    pub is_shared: bool,
 }
 
 impl Extent {
@@ -43,7 +45,7 @@ impl Extent {
             ExtentKind::Data
         };
         let FiemapExtent { logical, physical, length, .. } = *reported;
-        Self { logical, physical, length, kind }
+        Self { logical, physical, length, kind, is_shared: has(FIEMAP_EXTENT_SHARED) }
     }
 
     /// Without what lies before `start`; `None` if nothing is left.
@@ -54,7 +56,7 @@ impl Extent {
             logical: self.logical.saturating_add(cut),
             physical: self.physical.saturating_add(cut),
             length,
-            kind: self.kind,
+            ..self
         })
     }
 }

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Cluster {
     pub(crate) router: Daemon,
     pub(crate) nodes: Vec<Node>,
-    /// Where the router has its metrics.
+    /// Where the router has its metrics, and its page.
     pub(crate) metrics: PathBuf,
 }
 
@@ -39,6 +39,7 @@ impl Cluster {
         }
         let (router, metrics) = with_metrics(launch(Launch::without_pool(), "router", &authority));
         let router = router.env("ORLOP_MODE", "router").env("ORLOP_PEERS", addresses.join(","));
+        let router = router.env("ORLOP_PAGE_LISTEN", format!("unix://{}", metrics.display()));
         let router = router.start().await;
         let cluster = Self { router, nodes, metrics };
         cluster.until_all_are_known().await;

@@ -194,5 +194,6 @@ impl ChangedBlocks for GatedPool {
             &self, base: &SnapshotId, target: &SnapshotId, start: u64
         ) -> Result<Ranges>;
         fn holds_data(&self, id: &VolumeId) -> Result<bool>;
+        fn exclusive_bytes(&self, id: &SnapshotId) -> Result<Option<u64>>;
     }
 }

@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::file::Settings;
-use super::{Config, ConfigError, HttpAddress, PoolConfig, Sockets, registration};
+use super::{Config, ConfigError, HttpAddress, PageAddress, PoolConfig, Sockets, registration};
 
 /// What fits into a socket address, without the final NUL.
 const LONGEST: usize = 107;
 
 const HEALTH: &str = "ORLOP_HEALTH_LISTEN";
 const METRICS: &str = "ORLOP_METRICS_LISTEN";
+const PAGE: &str = "ORLOP_PAGE_LISTEN";
+const TOKEN: &str = "ORLOP_PAGE_TOKEN_FILE";
 
 pub(super) fn validate(settings: &Settings, flag: Option<&str>) -> Result<Sockets, ConfigError> {
     let csi = required(flag.or(settings.endpoint.as_deref()))?;
@@ -19,7 +21,8 @@ pub(super) fn validate(settings: &Settings, flag: Option<&str>) -> Result<Socket
     let registration = registration::validate(settings, &csi)?;
     let health = http(HEALTH, settings.health_listen.as_deref())?;
     let metrics = http(METRICS, settings.metrics_listen.as_deref())?;
-    Ok(Sockets { csi, addons, registration, health, metrics })
+    let page = page(settings)?;
+    Ok(Sockets { csi, addons, registration, health, metrics, page })
 }
 
 /// Also a new pool is made only where nothing else is, and the socket is there first.
@@ -100,6 +103,35 @@ fn http(setting: &str, given: Option<&str>) -> Result<Option<HttpAddress>, Confi
     Ok(Some(HttpAddress::Tcp(address)))
 }
 
+/// It is not encrypted, so it stays on this machine.
+fn page(settings: &Settings) -> Result<Option<PageAddress>, ConfigError> {
+    let token_file = settings.page_token_file.clone().filter(|path| !path.as_os_str().is_empty());
+    let Some(address) = http(PAGE, settings.page_listen.as_deref())? else {
+        return match token_file {
+            None => Ok(None),
+            Some(_) => Err(ConfigError::new(
+                TOKEN,
+                "is set, and ORLOP_PAGE_LISTEN is not; set that too, or take this out",
+            )),
+        };
+    };
+    if let HttpAddress::Tcp(listen) = &address
+        && !listen.ip().to_canonical().is_loopback()
+    {
+        let problem = format!(
+            "{listen} can be reached from other machines, and the page is neither encrypted nor closed \
+             to readers; use 127.0.0.1:{port}, [::1]:{port} or a UNIX socket, behind ssh or a proxy with \
+             TLS where it has to be seen from elsewhere",
+            port = listen.port()
+        );
+        return Err(ConfigError::new(PAGE, problem));
+    }
+    if token_file.as_ref().is_some_and(|path| !path.is_absolute()) {
+        return Err(ConfigError::new(TOKEN, "is not the absolute path of a file"));
+    }
+    Ok(Some(PageAddress { address, token_file }))
+}
+
 /// OP-01 to OP-03, PR-07.
 pub(super) fn parse(setting: &str, endpoint: &str) -> Result<PathBuf, ConfigError> {
     let wrong = |problem: &str| ConfigError::new(setting, problem);
@@ -147,6 +179,29 @@ mod tests {
         for bad in ["7421", ":7421", "localhost:7421", "127.0.0.1:0", "unix:///a", "/a/x.sock"] {
             let error = http(HEALTH, Some(bad)).unwrap_err();
             assert!(error.to_string().contains("ORLOP_HEALTH_LISTEN"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_page_stays_on_this_machine() {
+        let given = |address: &str, token: Option<&str>| {
+            page(&Settings {
+                page_listen: Some(address.to_owned()),
+                page_token_file: token.map(PathBuf::from),
+                ..Settings::default()
+            })
+        };
+        for fine in ["127.0.0.1:7423", "127.8.0.1:1", "[::1]:7423", "unix:///a/page.sock"] {
+            assert!(given(fine, Some("/a/token")).unwrap().is_some(), "{fine}");
+        }
+        for bad in ["0.0.0.0:7423", "[::]:7423", "10.0.0.1:7423", "192.168.1.5:80", "localhost:1"] {
+            let error = given(bad, None).unwrap_err();
+            assert!(error.to_string().contains("ORLOP_PAGE_LISTEN"), "{bad}");
+        }
+        assert_eq!(given("", None).unwrap(), None);
+        for (address, token) in [("", "/a/token"), ("127.0.0.1:1", "token")] {
+            let error = given(address, Some(token)).unwrap_err();
+            assert!(error.to_string().contains("ORLOP_PAGE_TOKEN_FILE"), "{address}");
         }
     }
 

@@ -21,6 +21,8 @@ pub(super) struct Settings {
     pub(super) health_listen: Option<String>,
     pub(super) metrics_listen: Option<String>,
     pub(super) metrics_volumes: Option<bool>,
+    pub(super) page_listen: Option<String>,
+    pub(super) page_token_file: Option<PathBuf>,
     pub(super) introspection: Option<bool>,
     pub(super) mode: Option<String>,
     pub(super) driver_name: Option<String>,

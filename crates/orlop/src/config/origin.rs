@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::ConfigError;
 
 /// Each variable with its key in the file.
-pub(super) const KEYS: [(&str, &str); 43] = [
+pub(super) const KEYS: [(&str, &str); 45] = [
     ("CSI_ENDPOINT", "endpoint"),
     ("ORLOP_ADDONS_ENDPOINT", "addons_endpoint"),
     ("ORLOP_REGISTER", "register"),
@@ -14,6 +14,8 @@ pub(super) const KEYS: [(&str, &str); 43] = [
     ("ORLOP_HEALTH_LISTEN", "health_listen"),
     ("ORLOP_METRICS_LISTEN", "metrics_listen"),
     ("ORLOP_METRICS_VOLUMES", "metrics_volumes"),
+    ("ORLOP_PAGE_LISTEN", "page_listen"),
+    ("ORLOP_PAGE_TOKEN_FILE", "page_token_file"),
     ("ORLOP_INTROSPECTION", "introspection"),
     ("ORLOP_MODE", "mode"),
     ("ORLOP_DRIVER_NAME", "driver_name"),

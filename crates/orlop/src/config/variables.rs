@@ -82,6 +82,8 @@ fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<
         "METRICS_VOLUMES" => {
             settings.metrics_volumes = Some(parse(name, &value, "true or false")?);
         }
+        "PAGE_LISTEN" => settings.page_listen = Some(value),
+        "PAGE_TOKEN_FILE" => settings.page_token_file = Some(PathBuf::from(value)),
         "INTROSPECTION" => settings.introspection = Some(parse(name, &value, "true or false")?),
         "MODE" => settings.mode = Some(value),
         "DRIVER_NAME" => settings.driver_name = Some(value),

@@ -7,6 +7,7 @@
 //! btrfs, on those that do not share extents, and where btrfs has compressed it.
 
 mod compare;
+mod exclusive;
 mod map;
 mod merge;
 mod overlay;
@@ -68,6 +69,16 @@ impl ChangedBlocks for ExtentMaps {
         let data = volumes.directory_of(id).data();
         let data = file::open_regular(&data, FileAccess::Read).map_err(cannot(looking))?;
         file::has_data(&data).map_err(cannot(looking))
+    }
+
+    fn exclusive_bytes(&self, id: &SnapshotId) -> Result<Option<u64>> {
+        if !self.directory.shares_extents() {
+            return used_bytes(self.catalogue.snapshot_index(), id).map(Some);
+        }
+        if !self.tells_by_address() {
+            return Ok(None);
+        }
+        exclusive::exclusive_bytes(self.open_to_read(id)?.data)
     }
 }
 

@@ -38,4 +38,11 @@ impl ChangedBlocks for MemoryPool {
     fn holds_data(&self, id: &VolumeId) -> Result<bool> {
         Ok(lock(&self.state).volume(id)?.content.used_bytes() > 0)
     }
+
+    /// Copies share nothing here.
+    fn exclusive_bytes(&self, id: &SnapshotId) -> Result<Option<u64>> {
+        let mut state = lock(&self.state);
+        state.fault("exclusive_bytes")?;
+        Ok(Some(state.snapshot(id)?.content.used_bytes()))
+    }
 }

@@ -63,6 +63,11 @@ impl ChangedBlocks for ObjectMaps {
         image.visit_written(Written::Ever, all, look).map_err(cannot(looking))?;
         Ok(found)
     }
+
+    /// Only a comparison with the snapshots before and after would tell.
+    fn exclusive_bytes(&self, _: &SnapshotId) -> Result<Option<u64>> {
+        Ok(None)
+    }
 }
 
 impl ObjectMaps {

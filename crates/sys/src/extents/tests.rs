@@ -170,6 +170,28 @@ fn shared_blocks_have_one_address_and_others_do_not() {
     }
 }
 
+/// What is written over since is the old file's alone.
+#[test]
+fn extents_of_two_files_are_marked_as_shared() {
+    if !root() {
+        return;
+    }
+    let volume = Volume::new(FsKind::Xfs);
+    let live = new_file(&volume.root().join("live"), 4 * MIB);
+    live.write_all_at(&pattern(1, 1 << 20), MIB).unwrap();
+    let alone = |file: &File| -> u64 {
+        all(file, 0).iter().filter(|it| !it.is_shared).map(|it| it.length).sum()
+    };
+    assert_eq!(alone(&live), MIB);
+    let snapshot = new_file(&volume.root().join("snapshot"), 0);
+    assert_eq!(try_clone_file(&live, &snapshot).unwrap(), CloneOutcome::Shared);
+    assert_eq!((alone(&live), alone(&snapshot)), (0, 0));
+    for block in [256, 300, 301] {
+        write_block(&live, block, block);
+    }
+    assert_eq!((alone(&live), alone(&snapshot)), (3 * BLOCK, 3 * BLOCK));
+}
+
 #[test]
 fn compressed_and_inline_data_is_inexact() {
     if !root() {

@@ -96,7 +96,7 @@ impl Iterator for DataMap {
 
 fn next_extent(extents: &mut Extents) -> Result<Option<Piece>> {
     for extent in extents.by_ref() {
-        let Extent { logical, physical, length, kind } =
+        let Extent { logical, physical, length, kind, .. } =
             extent.map_err(cannot(|| "map the extents of a snapshot".to_owned()))?;
         let content = match kind {
             ExtentKind::Data => ExtentContent::At(physical),

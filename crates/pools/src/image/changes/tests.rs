@@ -76,6 +76,32 @@ fn only_written_blocks_are_reported() {
     }
 }
 
+/// On filesystems that share extents and on those that copy.
+#[test]
+fn what_only_a_snapshot_has_is_what_deleting_it_frees() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
+        let volume = create(&pool, &volume_of(&pool, "a", 64 * MIB));
+        let exclusive =
+            |of: &SnapshotRecord| pool.changed_blocks().exclusive_bytes(&of.id).unwrap().unwrap();
+        write(&pool, &volume.id, 1, range(0, 8 * MIB));
+        let first = snapshot(&pool, "first", &volume);
+        let second = snapshot(&pool, "second", &volume);
+        let copied = if pool.directory.shares_extents() { 0 } else { 8 * MIB };
+        assert_eq!((exclusive(&first), exclusive(&second)), (copied, copied));
+        write(&pool, &volume.id, 2, range(0, 8 * MIB));
+        assert_eq!(exclusive(&first), copied, "the second has it too");
+        pool.provisioner().ensure_no_snapshot(&second.id).unwrap();
+        assert_eq!(exclusive(&first), 8 * MIB, "now it is alone");
+        let gone = pool.changed_blocks().exclusive_bytes(&second.id);
+        assert!(matches!(gone, Err(Error::NoSuchSnapshot(_))), "{gone:?}");
+        // What was written since is seen when all files are looked at, as they are when a pool is opened.
+        drop(pool);
+        let space = testbed.open().provisioner().space().unwrap();
+        assert_eq!(space.stored.unwrap() + space.shared.unwrap(), 16 * MIB, "{space:?}");
+    }
+}
+
 /// Whether every piece of data in the map of a snapshot has an address, or none; and what changed
 /// since the one before.
 fn addressed(pool: &ImagePool) -> bool {

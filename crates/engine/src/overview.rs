@@ -1,0 +1,305 @@
+//! Volumes and their copies for people who look: by name, bounded, and from memory where that is possible. Nothing here
+//! waits for a pool that hangs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use orlop_model::{
+    Condition, ContentSource, Error, Problem, Result, SnapshotId, SnapshotRecord, VolumeId,
+    VolumeRecord,
+};
+
+use crate::engine::{Engine, PoolRef};
+use crate::figures::late;
+
+/// Of a pool whose records are not in memory, so many are asked for.
+const MOST_OF_CLUSTER: usize = 200;
+/// Snapshots and volumes that came from one volume.
+const MOST_COPIES: usize = 500;
+/// Shorter than the wait for the answer, so that what was measured by then is answered.
+const MEASURING_TIME: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Clone)]
+pub struct VolumeInView {
+    pub id: VolumeId,
+    /// The name of its pool.
+    pub pool: String,
+    pub state: VolumeState,
+    /// How many there are of it. `None`: to know costs a question to a cluster.
+    pub snapshots: Option<usize>,
+}
+
+#[derive(Debug, Clone)]
+pub enum VolumeState {
+    Present(Box<VolumeRecord>),
+    /// Its record cannot be read.
+    Unreadable(Problem),
+    /// Only snapshots of it are left.
+    Deleted,
+}
+
+impl VolumeInView {
+    pub fn record(&self) -> Option<&VolumeRecord> {
+        match &self.state {
+            VolumeState::Present(record) => Some(record),
+            VolumeState::Unreadable(_) | VolumeState::Deleted => None,
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.record().map_or("", |record| record.name.as_str())
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct VolumesInView {
+    /// By name; those without a record last.
+    pub volumes: Vec<VolumeInView>,
+    /// Pools of which there are no volumes in the list, or not all, with the reason.
+    pub incomplete: Vec<(String, String)>,
+}
+
+/// What came from a volume, at any distance, the oldest first.
+#[derive(Debug, Clone, Default)]
+pub struct CopiesInView {
+    pub snapshots: Vec<SnapshotInView>,
+    pub volumes: Vec<VolumeRecord>,
+    /// There are more than are listed.
+    pub is_cut: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct SnapshotInView {
+    pub record: SnapshotRecord,
+    /// What deleting it would give back. `None`: not known.
+    pub exclusive_bytes: Option<u64>,
+}
+
+impl Engine {
+    /// All volumes of pools whose records are in memory, and some of others.
+    pub fn volumes_in_view(&self) -> VolumesInView {
+        let mut view = VolumesInView::default();
+        let in_memory = |pool: &&PoolRef| pool.catalogue().is_in_memory();
+        for pool in self.pools().values().filter(in_memory) {
+            view.add(pool, pool.catalogue().volumes(None, 0));
+            view.add_snapshots(pool, pool.catalogue().snapshots(None, 0));
+        }
+        if self.pools().values().any(|pool| !in_memory(&pool)) {
+            let mut found = self.ask_all(|pool, _| match pool.catalogue().is_in_memory() {
+                true => Ok(Vec::new()),
+                false => pool.catalogue().volumes(None, MOST_OF_CLUSTER + 1),
+            });
+            for pool in self.pools().values().filter(|pool| !in_memory(pool)) {
+                view.add(pool, found.remove(pool.id()).unwrap_or_else(|| Err(late(pool))));
+            }
+        }
+        for absent in self.absent() {
+            view.incomplete.push((absent.name.clone(), absent.refusal().to_string()));
+        }
+        let order = |volume: &VolumeInView| {
+            (volume.record().is_none(), volume.name().to_owned(), volume.id.clone())
+        };
+        view.volumes.sort_by_cached_key(order);
+        view
+    }
+
+    /// In the order of the ids.
+    pub fn conditions_in_view(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        let mut found = self.of_each(ids, |pool, ids| Ok(pool.health().conditions(ids)));
+        let condition = |id: &VolumeId| match found.remove(id) {
+            Some(Ok(Ok(condition))) => self.with_lost_writes(id, condition),
+            Some(Ok(Err(error)) | Err(error)) => Condition::of_error(&error),
+            None => Condition::of_error(&Error::NoSuchVolume(id.to_string())),
+        };
+        ids.iter().map(condition).collect()
+    }
+
+    /// What the data of each takes of its pool, in the order of the ids. `None` where to know costs a question to a
+    /// cluster, or it cannot be found out.
+    pub fn used_in_view(&self, ids: &[VolumeId]) -> Vec<Option<u64>> {
+        let mut found = self.of_each(ids, |pool, ids| {
+            let used = |id: &VolumeId| pool.provisioner().used_bytes(id);
+            Ok(match pool.catalogue().is_in_memory() {
+                true => ids.iter().map(used).collect(),
+                false => Vec::new(),
+            })
+        });
+        ids.iter().map(|id| found.remove(id)?.ok()?.ok()).collect()
+    }
+
+    /// Asks each pool for its volumes among these, all pools at once.
+    fn of_each<T: Send + 'static>(
+        &self,
+        ids: &[VolumeId],
+        question: impl Fn(&PoolRef, &[VolumeId]) -> Result<Vec<T>> + Clone + Send + 'static,
+    ) -> BTreeMap<VolumeId, Result<T>> {
+        let mut by_pool = BTreeMap::new();
+        for id in ids {
+            by_pool.entry(id.pool().clone()).or_insert_with(Vec::new).push(id.clone());
+        }
+        let asked = by_pool.clone();
+        let mut found = self.ask_all(move |pool, _| match asked.get(pool.id()) {
+            Some(ids) => question(pool, ids),
+            None => Ok(Vec::new()),
+        });
+        let mut all = BTreeMap::new();
+        for (pool, ids) in by_pool {
+            let Some(pool) = self.pools().get(&pool) else { continue };
+            match found.remove(pool.id()).unwrap_or_else(|| Err(late(pool))) {
+                Ok(answers) => all.extend(ids.into_iter().zip(answers.into_iter().map(Ok))),
+                Err(error) => all.extend(ids.into_iter().map(|id| (id, Err(error.clone())))),
+            }
+        }
+        all
+    }
+
+    /// The volume, and what came from it. An error if its pool does not answer.
+    pub fn copies_in_view(&self, id: &VolumeId) -> Result<(VolumeInView, CopiesInView)> {
+        let pool = self.require_pool_of(id)?;
+        let wanted = id.clone();
+        let found = self.query(pool, move |pool| {
+            let copies = copies_of(pool, &wanted)?;
+            let state = match pool.catalogue().volume(&wanted) {
+                Ok(None) if copies.is_empty() => {
+                    return Err(Error::NoSuchVolume(wanted.to_string()));
+                }
+                Ok(None) => VolumeState::Deleted,
+                Ok(Some(record)) => VolumeState::Present(Box::new(record)),
+                Err(error) => VolumeState::Unreadable(Problem::of(&error)),
+            };
+            Ok((state, copies))
+        });
+        let (state, copies) = found??;
+        let of_it = |it: &&SnapshotInView| it.record.source == *id;
+        let snapshots = copies.snapshots.iter().filter(of_it).count();
+        let snapshots = Some(snapshots).filter(|_| !copies.is_cut);
+        let volume =
+            VolumeInView { id: id.clone(), pool: pool.name().to_owned(), state, snapshots };
+        Ok((volume, copies))
+    }
+}
+
+impl VolumesInView {
+    fn add(&mut self, pool: &PoolRef, found: Result<Vec<(VolumeId, Result<VolumeRecord>)>>) {
+        let mut found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                self.incomplete.push((pool.name().to_owned(), error.to_string()));
+                return;
+            }
+        };
+        if !pool.catalogue().is_in_memory() && found.len() > MOST_OF_CLUSTER {
+            found.truncate(MOST_OF_CLUSTER);
+            let why = format!("only the first {MOST_OF_CLUSTER} volumes of a cluster are listed");
+            self.incomplete.push((pool.name().to_owned(), why));
+        }
+        self.volumes.extend(found.into_iter().map(|(id, record)| VolumeInView {
+            id,
+            pool: pool.name().to_owned(),
+            state: match record {
+                Ok(record) => VolumeState::Present(Box::new(record)),
+                Err(error) => VolumeState::Unreadable(Problem::of(&error)),
+            },
+            snapshots: None,
+        }));
+    }
+
+    /// Snapshots outlive their volume.
+    fn add_snapshots(&mut self, pool: &PoolRef, found: Result<Vec<SnapshotRecord>>) {
+        let Ok(found) = found else { return };
+        let mut counts: BTreeMap<VolumeId, usize> = BTreeMap::new();
+        for snapshot in found {
+            *counts.entry(snapshot.source).or_default() += 1;
+        }
+        for volume in self.volumes.iter_mut().filter(|volume| volume.id.pool() == pool.id()) {
+            volume.snapshots = Some(counts.remove(&volume.id).unwrap_or(0));
+        }
+        self.volumes.extend(counts.into_iter().map(|(id, count)| VolumeInView {
+            id,
+            pool: pool.name().to_owned(),
+            state: VolumeState::Deleted,
+            snapshots: Some(count),
+        }));
+    }
+}
+
+/// A copy is on the pool of its source.
+fn copies_of(pool: &PoolRef, id: &VolumeId) -> Result<CopiesInView> {
+    let most = if pool.catalogue().is_in_memory() { 0 } else { MOST_OF_CLUSTER };
+    let snapshots = pool.catalogue().snapshots(None, most)?;
+    let volumes = pool.catalogue().volumes(None, most)?;
+    let volumes = volumes.into_iter().filter_map(|(_, record)| record.ok()).collect();
+    let mut copies = descended(id, snapshots, volumes);
+    copies.is_cut |= most != 0;
+    let deadline = Instant::now() + MEASURING_TIME;
+    for snapshot in &mut copies.snapshots {
+        if Instant::now() >= deadline {
+            break;
+        }
+        let measured = pool.changed_blocks().exclusive_bytes(&snapshot.record.id);
+        snapshot.exclusive_bytes = measured.unwrap_or_else(|error| {
+            tracing::debug!(%error, snapshot = %snapshot.record.id, "cannot measure a snapshot");
+            None
+        });
+    }
+    Ok(copies)
+}
+
+/// Each object once, also if a name was used again, so that sources form a circle.
+fn descended(
+    id: &VolumeId,
+    snapshots: Vec<SnapshotRecord>,
+    volumes: Vec<VolumeRecord>,
+) -> CopiesInView {
+    let mut of_volume: BTreeMap<VolumeId, Vec<SnapshotRecord>> = BTreeMap::new();
+    for snapshot in snapshots {
+        of_volume.entry(snapshot.source.clone()).or_default().push(snapshot);
+    }
+    let mut restored: BTreeMap<SnapshotId, Vec<VolumeRecord>> = BTreeMap::new();
+    let mut cloned: BTreeMap<VolumeId, Vec<VolumeRecord>> = BTreeMap::new();
+    for volume in volumes {
+        match volume.source.clone() {
+            Some(ContentSource::Snapshot(source)) => {
+                restored.entry(source).or_default().push(volume);
+            }
+            Some(ContentSource::Volume(source)) => cloned.entry(source).or_default().push(volume),
+            None => {}
+        }
+    }
+    let mut copies = CopiesInView::default();
+    let mut seen = BTreeSet::from([id.clone()]);
+    let mut to_visit = vec![id.clone()];
+    while let Some(parent) = to_visit.pop() {
+        let mut children = cloned.remove(&parent).unwrap_or_default();
+        for record in of_volume.remove(&parent).unwrap_or_default() {
+            children.extend(restored.remove(&record.id).unwrap_or_default());
+            copies.snapshots.push(SnapshotInView { record, exclusive_bytes: None });
+        }
+        for child in children {
+            if seen.insert(child.id.clone()) {
+                to_visit.push(child.id.clone());
+                copies.volumes.push(child);
+            }
+        }
+    }
+    copies.snapshots.sort_by_key(|snapshot| snapshot.record.created);
+    copies.volumes.sort_by_key(|volume| volume.created);
+    copies.cut();
+    copies
+}
+
+impl CopiesInView {
+    fn is_empty(&self) -> bool {
+        self.snapshots.is_empty() && self.volumes.is_empty()
+    }
+
+    /// The newest stay.
+    fn cut(&mut self) {
+        let surplus = (self.snapshots.len() + self.volumes.len()).saturating_sub(MOST_COPIES);
+        let of_volumes = surplus.min(self.volumes.len());
+        self.volumes.drain(..of_volumes);
+        let of_snapshots = (surplus - of_volumes).min(self.snapshots.len());
+        self.snapshots.drain(..of_snapshots);
+        self.is_cut = surplus > 0;
+    }
+}

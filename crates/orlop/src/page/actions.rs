@@ -1,0 +1,141 @@
+//! The changes that the page can make. Each is a call of CSI on the daemon's own socket, and so what an orchestrator
+//! could ask for too: it is parsed, limited, logged, counted and routed as all calls are.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::{Response, StatusCode};
+use orlop_csi::proto::csi::v1;
+use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
+use orlop_csi::self_check;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use super::{Answered, JSON, Page, Refusal, json, whole};
+
+const TOKEN: &str = "/api/token";
+const SNAPSHOTS: &str = "/api/snapshots";
+const LIMITS: &str = "/api/limits";
+pub(super) const PATHS: [&str; 3] = [TOKEN, SNAPSHOTS, LIMITS];
+
+/// Less than a connection may take. A snapshot that is a copy of the data may take longer, and is finished all the
+/// same.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewSnapshot {
+    volume: String,
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewLimits {
+    volume: String,
+    /// As the mutable parameters of a volume; 0 lifts a limit.
+    limits: BTreeMap<String, u64>,
+}
+
+impl Page {
+    pub(super) async fn act(&self, path: &str, body: &[u8]) -> Answered {
+        match path {
+            SNAPSHOTS => self.take_snapshot(parsed(body)?).await,
+            LIMITS => self.change_limits(parsed(body)?).await,
+            // The token was right.
+            _ => Ok(done(StatusCode::NO_CONTENT)),
+        }
+    }
+
+    async fn take_snapshot(&self, wanted: NewSnapshot) -> Answered {
+        let NewSnapshot { volume, name } = wanted;
+        tracing::info!(volume = %orlop_model::id::shown(&volume), "a snapshot is asked for on the page");
+        let request =
+            v1::CreateSnapshotRequest { source_volume_id: volume, name, ..Default::default() };
+        let call = |channel: Channel| async move {
+            ControllerClient::new(channel).create_snapshot(request).await
+        };
+        let Some(reply) = self.called(call).await? else {
+            return Ok(done(StatusCode::ACCEPTED));
+        };
+        let id = reply.into_inner().snapshot.map(|snapshot| snapshot.snapshot_id);
+        let mut answer = whole(JSON, json(&serde_json::json!({ "snapshot": id }))?);
+        *answer.status_mut() = StatusCode::CREATED;
+        Ok(answer)
+    }
+
+    async fn change_limits(&self, wanted: NewLimits) -> Answered {
+        let NewLimits { volume, limits } = wanted;
+        tracing::info!(volume = %orlop_model::id::shown(&volume), "other I/O limits are asked for on the page");
+        let mutable_parameters =
+            limits.into_iter().map(|(key, value)| (key, value.to_string())).collect();
+        let request = v1::ControllerModifyVolumeRequest {
+            volume_id: volume,
+            mutable_parameters,
+            ..Default::default()
+        };
+        let call = |channel: Channel| async move {
+            ControllerClient::new(channel).controller_modify_volume(request).await
+        };
+        match self.called(call).await? {
+            Some(_) => Ok(done(StatusCode::NO_CONTENT)),
+            None => Ok(done(StatusCode::ACCEPTED)),
+        }
+    }
+
+    /// `None`: it is still under way.
+    async fn called<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        call: impl FnOnce(Channel) -> F,
+    ) -> Result<Option<T>, Refusal> {
+        let calling = async {
+            let channel = self_check::connect(&self.csi).await;
+            let failed = |error: self_check::Unwell| {
+                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            };
+            call(channel.map_err(failed)?).await.map_err(|status| status_refusal(&status))
+        };
+        match timeout(PATIENCE, calling).await {
+            Ok(answered) => answered.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|error| {
+        let why = format!("the body is not what docs/page.md describes: {error}");
+        Refusal::new(StatusCode::BAD_REQUEST, why)
+    })
+}
+
+fn done(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut answer = whole(JSON, Bytes::new());
+    *answer.status_mut() = status;
+    answer
+}
+
+pub(super) fn status_refusal(status: &Status) -> Refusal {
+    let code = match status.code() {
+        Code::InvalidArgument | Code::OutOfRange => StatusCode::BAD_REQUEST,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::AlreadyExists | Code::FailedPrecondition | Code::Aborted => StatusCode::CONFLICT,
+        Code::ResourceExhausted => StatusCode::INSUFFICIENT_STORAGE,
+        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        Code::Unavailable | Code::DeadlineExceeded => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Ok
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::PermissionDenied
+        | Code::Internal
+        | Code::DataLoss
+        | Code::Unauthenticated => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    Refusal::new(code, status.message())
+}

@@ -1,0 +1,252 @@
+//! Where two snapshots differ, or where one has data, as a strip of cells. Asked by the calls of CSI, so that the limits
+//! for streams apply, and a router carries them to the node that has the snapshots.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use orlop_csi::proto::csi::v1;
+use orlop_csi::proto::csi::v1::snapshot_metadata_client::SnapshotMetadataClient;
+use orlop_csi::self_check;
+use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
+use tonic::{Status, Streaming};
+
+use super::actions::status_refusal;
+use super::query::Query;
+use super::{Answered, JSON, Page, Refusal, json, whole};
+
+const CELLS: usize = 128;
+/// How many stretches are listed by their offsets.
+const STRETCHES: usize = 50;
+/// More ranges than this are not counted.
+const MOST_RANGES: usize = 200_000;
+const PATIENCE: Duration = Duration::from_secs(8);
+
+#[derive(Debug, Serialize, PartialEq, Eq)]
+struct Strip {
+    /// Of the volume when the later snapshot was taken; 0 if there is no range at all.
+    capacity_bytes: u64,
+    /// In all cells together.
+    bytes: u64,
+    ranges: usize,
+    /// How much of each equal part of the volume, in percent; a part with anything has at least 1.
+    cells: Vec<u64>,
+    /// The first of them.
+    stretches: Vec<Stretch>,
+    /// False: it was given up after a time, or after too many ranges, at `looked_at_bytes`.
+    is_complete: bool,
+    looked_at_bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, PartialEq, Eq)]
+struct Stretch {
+    offset: u64,
+    length: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counting {
+    capacity: u64,
+    bytes: u64,
+    ranges: usize,
+    cells: Vec<u64>,
+    stretches: Vec<Stretch>,
+    end: u64,
+}
+
+impl Page {
+    pub(super) async fn blocks(&self, query: &Query) -> Answered {
+        let (base, target) = (query.text("base").to_owned(), query.text("target").to_owned());
+        if target.is_empty() {
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, "target: name a snapshot"));
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let late = |_| {
+            let why = "the daemon has not answered in time; its pool may be busy or hang";
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why)
+        };
+        let channel = timeout_at(deadline, self_check::connect(&self.csi)).await.map_err(late)?;
+        let channel = channel
+            .map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+        let mut client = SnapshotMetadataClient::new(channel);
+        let counted = match base.is_empty() {
+            true => {
+                let request =
+                    v1::GetMetadataAllocatedRequest { snapshot_id: target, ..Default::default() };
+                let stream = client.get_metadata_allocated(request);
+                let stream = timeout_at(deadline, stream).await.map_err(late)?;
+                let page = |it: v1::GetMetadataAllocatedResponse| {
+                    (it.volume_capacity_bytes, it.block_metadata)
+                };
+                counted(stream.map_err(|it| status_refusal(&it))?.into_inner(), deadline, page)
+                    .await
+            }
+            false => {
+                let request = v1::GetMetadataDeltaRequest {
+                    base_snapshot_id: base,
+                    target_snapshot_id: target,
+                    ..Default::default()
+                };
+                let stream = timeout_at(deadline, client.get_metadata_delta(request)).await;
+                let stream = stream.map_err(late)?.map_err(|it| status_refusal(&it))?;
+                let page = |it: v1::GetMetadataDeltaResponse| {
+                    (it.volume_capacity_bytes, it.block_metadata)
+                };
+                counted(stream.into_inner(), deadline, page).await
+            }
+        };
+        let strip = counted.map_err(|status| status_refusal(&status))?;
+        Ok(whole(JSON, json(&strip)?))
+    }
+}
+
+/// Until the end, or until it is enough.
+async fn counted<M>(
+    mut stream: Streaming<M>,
+    deadline: Instant,
+    page: impl Fn(M) -> (i64, Vec<v1::BlockMetadata>),
+) -> Result<Strip, Status> {
+    let mut counting = Counting::default();
+    let is_complete = loop {
+        match timeout_at(deadline, stream.message()).await {
+            Err(_) => break false,
+            Ok(message) => match message? {
+                None => break true,
+                Some(message) => {
+                    let (capacity, ranges) = page(message);
+                    counting.add_page(capacity, &ranges);
+                }
+            },
+        }
+        if counting.ranges >= MOST_RANGES {
+            break false;
+        }
+    };
+    Ok(counting.finished(is_complete))
+}
+
+impl Counting {
+    fn add_page(&mut self, capacity: i64, ranges: &[v1::BlockMetadata]) {
+        if self.cells.is_empty() {
+            self.capacity = u64::try_from(capacity).unwrap_or(0);
+            self.cells = vec![0; CELLS];
+        }
+        for range in ranges {
+            let offset = u64::try_from(range.byte_offset).unwrap_or(0);
+            self.add(offset, u64::try_from(range.size_bytes).unwrap_or(0));
+        }
+    }
+
+    fn add(&mut self, offset: u64, length: u64) {
+        let end = offset.saturating_add(length);
+        // Pages cut long ranges, so what follows at once is the same stretch.
+        if self.ranges > 0 && self.end == offset {
+            let is_listed = self.ranges == self.stretches.len();
+            if let Some(last) = self.stretches.last_mut().filter(|_| is_listed) {
+                last.length = last.length.saturating_add(length);
+            }
+        } else {
+            self.ranges += 1;
+            if self.stretches.len() < STRETCHES {
+                self.stretches.push(Stretch { offset, length });
+            }
+        }
+        self.bytes = self.bytes.saturating_add(length);
+        self.end = end;
+        for cell in self.cell_of(offset)..=self.cell_of(end).saturating_add(1) {
+            let (from, to) = (self.edge(cell), self.edge(cell + 1));
+            let covered = end.min(to).saturating_sub(offset.max(from));
+            if let Some(sum) = self.cells.get_mut(cell) {
+                *sum = sum.saturating_add(covered);
+            }
+        }
+    }
+
+    fn edge(&self, cell: usize) -> u64 {
+        let at = u128::from(self.capacity) * wide(cell) / wide(CELLS);
+        u64::try_from(at).unwrap_or(u64::MAX)
+    }
+
+    /// Or the one before it: edges are rounded.
+    fn cell_of(&self, offset: u64) -> usize {
+        let cell = u128::from(offset) * wide(CELLS) / u128::from(self.capacity.max(1));
+        usize::try_from(cell).unwrap_or(CELLS).min(CELLS)
+    }
+
+    fn finished(self, is_complete: bool) -> Strip {
+        let percent = |(cell, covered): (usize, &u64)| {
+            let size = self.edge(cell + 1).saturating_sub(self.edge(cell)).max(1);
+            match *covered {
+                0 => 0,
+                covered => (covered.saturating_mul(100) / size).clamp(1, 100),
+            }
+        };
+        Strip {
+            cells: self.cells.iter().enumerate().map(percent).collect(),
+            capacity_bytes: self.capacity,
+            bytes: self.bytes,
+            ranges: self.ranges,
+            looked_at_bytes: if is_complete { self.capacity } else { self.end },
+            stretches: self.stretches,
+            is_complete,
+        }
+    }
+}
+
+fn wide(count: usize) -> u128 {
+    u128::try_from(count).unwrap_or(u128::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strip(capacity: i64, pages: &[&[(i64, i64)]]) -> Strip {
+        let mut counting = Counting::default();
+        for page in pages {
+            let ranges: Vec<_> = page
+                .iter()
+                .map(|(byte_offset, size_bytes)| v1::BlockMetadata {
+                    byte_offset: *byte_offset,
+                    size_bytes: *size_bytes,
+                })
+                .collect();
+            counting.add_page(capacity, &ranges);
+        }
+        counting.finished(true)
+    }
+
+    #[test]
+    fn every_byte_is_in_its_cell_and_no_change_is_lost() {
+        let found = strip(12_800, &[&[(0, 100), (150, 50)], &[(200, 50), (12_799, 1)]]);
+        assert_eq!(found.cells.len(), CELLS);
+        assert_eq!(found.cells[..4], [100, 50, 50, 0]);
+        assert_eq!(found.cells[127], 1);
+        assert_eq!((found.bytes, found.ranges), (201, 3));
+        let middle = Stretch { offset: 150, length: 100 };
+        assert_eq!(found.stretches[1], middle, "cut by a page, and one stretch all the same");
+    }
+
+    #[test]
+    fn sizes_that_do_not_divide_are_counted_whole() {
+        for capacity in [1, 7, 127, 129, 1_000_003, i64::MAX] {
+            let found = strip(capacity, &[&[(0, capacity)]]);
+            let size = u64::try_from(capacity).unwrap();
+            assert_eq!((found.bytes, found.ranges), (size, 1), "{capacity}");
+            let edges = Counting { capacity: size, ..Counting::default() };
+            let has_room = |cell: usize| edges.edge(cell + 1) > edges.edge(cell);
+            for (cell, percent) in found.cells.iter().enumerate() {
+                assert_eq!(*percent, if has_room(cell) { 100 } else { 0 }, "{capacity}: {cell}");
+            }
+        }
+    }
+
+    #[test]
+    fn stretches_are_bounded_and_the_rest_is_counted() {
+        let ranges: Vec<(i64, i64)> = (0..1000).map(|number| (number * 8192, 4096)).collect();
+        let found = strip(1000 * 8192, &[&ranges]);
+        assert_eq!((found.ranges, found.stretches.len()), (1000, STRETCHES));
+        assert_eq!(found.bytes, 1000 * 4096);
+        assert_eq!(strip(0, &[]).cells, [] as [u64; 0]);
+    }
+}

@@ -1,0 +1,26 @@
+//! What only one snapshot has, by the flag that filesystems give to extents of several files.
+
+use std::fs::File;
+
+use orlop_model::Result;
+use orlop_sys::extents::{Extent, extents};
+
+use crate::image::failure::cannot;
+
+/// So many take about a second. A snapshot in more pieces is not measured.
+const MOST_EXTENTS: usize = 200_000;
+
+pub(super) fn exclusive_bytes(data: File) -> Result<Option<u64>> {
+    let mut bytes: u64 = 0;
+    for (index, extent) in extents(data, 0).enumerate() {
+        if index >= MOST_EXTENTS {
+            return Ok(None);
+        }
+        let Extent { length, is_shared, .. } =
+            extent.map_err(cannot(|| "map the extents of a snapshot".to_owned()))?;
+        if !is_shared {
+            bytes = bytes.saturating_add(length);
+        }
+    }
+    Ok(Some(bytes))
+}
