@@ -6,6 +6,8 @@ mod overlap;
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 use orlop_host::LinuxHost;
@@ -48,11 +50,72 @@ pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, C
         plan.extend(oversize_warning(pool).map(|warning| format!("warning: {warning}")));
     }
     check_ids(&config.pools)?;
+    plan.extend(address_warnings(config, sockets));
     plan.extend(unserved_half_warning(config).map(|warning| format!("warning: {warning}")));
     plan.extend(peers_warning(config).map(|warning| format!("warning: {warning}")));
     plan.extend(registration_warning(sockets).map(|warning| format!("warning: {warning}")));
     plan.extend(page_plan(config, sockets)?);
     Ok(plan)
+}
+
+/// The TCP addresses that a start listens at, each once, with its setting.
+fn tcp_addresses(config: &Config, sockets: &Sockets) -> Vec<(&'static str, SocketAddr)> {
+    let peers = config.peers.as_ref().and_then(|peers| peers.listen);
+    let tcp = |address: &Option<HttpAddress>| match address {
+        Some(HttpAddress::Tcp(address)) => Some(*address),
+        Some(HttpAddress::Unix(_)) | None => None,
+    };
+    let all = [
+        ("ORLOP_PEER_LISTEN", peers),
+        ("ORLOP_HEALTH_LISTEN", tcp(&sockets.health)),
+        (
+            "ORLOP_METRICS_LISTEN",
+            tcp(&sockets.metrics).filter(|_| sockets.metrics != sockets.health),
+        ),
+    ];
+    all.into_iter().filter_map(|(setting, address)| Some((setting, address?))).collect()
+}
+
+/// An address that this machine does not have, or a port that this user may not have. One that is in use may be so by
+/// the daemon that is about to be restarted.
+fn check_addresses(config: &Config, sockets: &Sockets) -> Result<(), ConfigError> {
+    let mut listening: Vec<(&str, TcpListener)> = Vec::new();
+    for (setting, address) in tcp_addresses(config, sockets) {
+        let wrong = |why: String| {
+            Err(ConfigError::new(setting, format!("cannot listen at {address}: {why}")))
+        };
+        match TcpListener::bind(address) {
+            Ok(listener) => listening.push((setting, listener)),
+            Err(error) if error.kind() != ErrorKind::AddrInUse => return wrong(error.to_string()),
+            // All addresses of the machine include each of them.
+            Err(_) => {
+                let same = |(_, other): &&(&str, TcpListener)| {
+                    other.local_addr().is_ok_and(|other| {
+                        let is_all = other.ip().is_unspecified() || address.ip().is_unspecified();
+                        other.port() == address.port() && (is_all || other.ip() == address.ip())
+                    })
+                };
+                if let Some((other, _)) = listening.iter().find(same) {
+                    return wrong(format!("{other} has the same address; choose another port"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn address_warnings(config: &Config, sockets: &Sockets) -> Vec<String> {
+    let is_in_use = |(_, address): &(&str, SocketAddr)| {
+        TcpListener::bind(address).is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
+    };
+    let in_use = tcp_addresses(config, sockets).into_iter().filter(is_in_use);
+    let warning = |(setting, address): (&str, SocketAddr)| {
+        format!(
+            "warning: {setting}: {address} is in use now; the daemon starts only if that is the one which it \
+             replaces"
+        )
+    };
+    in_use.map(warning).collect()
 }
 
 /// A daemon locks the image pools that it serves, so no other daemon can serve the calls that this mode leaves out.
@@ -144,6 +207,7 @@ pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), Ch
         }
         check_can_create(setting, socket.parent().unwrap_or(socket), None).map_err(located)?;
     }
+    check_addresses(config, sockets).map_err(located)?;
     if let Some(peers) = &config.peers {
         cluster::load(peers, config).map_err(located)?;
     }

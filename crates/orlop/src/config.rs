@@ -9,6 +9,7 @@ use std::time::Duration;
 use orlop_csi::Mode;
 use orlop_model::{FsType, NodeId, Topology};
 
+mod effective;
 mod endpoint;
 mod file;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -21,6 +22,7 @@ mod registration;
 mod validate;
 mod variables;
 
+pub(crate) use effective::effective;
 pub(crate) use file::LogFormat;
 pub(crate) use origin::Origin;
 pub(crate) use peers::PeerConfig;

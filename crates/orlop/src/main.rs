@@ -106,8 +106,11 @@ enum Command {
 /// Everything else is configured by ORLOP_* variables or a TOML file.
 #[derive(clap::Args)]
 #[command(
-    after_help = "It cannot start without two settings: CSI_ENDPOINT (or --endpoint), the socket, and ORLOP_POOL, the\n\
-    directory for the volumes; or a file with the keys endpoint and pool.path.\n\
+    after_help = "It cannot start without two settings, which a file has as the keys in brackets:\n\
+    - CSI_ENDPOINT or --endpoint (endpoint): the socket\n\
+    - where the volumes are: ORLOP_POOL (pool.path), a directory; for a Ceph cluster ORLOP_POOL_KIND=rbd\n  \
+      (pool.kind) and ORLOP_RBD_MONITORS (pool.monitors); for ORLOP_MODE=router (mode) ORLOP_PEERS\n  \
+      (peers.addresses) and the certificates ORLOP_PEER_*\n\
     Other settings are ORLOP_* variables or keys of the file; docs/configuration.md lists all.\n\n\
     Exit codes: 0 stopped by a signal, or --check found no problem; 1 the start or something\n\
     after it failed; 2 the configuration cannot work."
@@ -139,7 +142,7 @@ struct ServeArguments {
     #[arg(long, env = "ORLOP_PAGE_LISTEN", value_name = "ADDRESS:PORT")]
     page_listen: Option<OsString>,
 
-    /// Check whether the daemon would start, change nothing, and exit
+    /// Print the settings as they hold, check whether the daemon would start, change nothing, and exit
     #[arg(long)]
     check: bool,
 }
@@ -192,10 +195,7 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
     // Where the run directory cannot be read, or is a mistake, the checks say so.
     let remembered = served_before::remember_served_pools(&mut config);
     if arguments.check {
-        return match check::check(&config, &sockets) {
-            Ok(plan) => tell(&plan, "the daemon would start"),
-            Err(error) => complain(MISCONFIGURED, error.as_ref()),
-        };
+        return check(&config, &sockets, remembered);
     }
     if let Err(error) = check::check_machine(&config, &sockets) {
         let code = if check::is_shortage(&error) { 1 } else { MISCONFIGURED };
@@ -216,6 +216,21 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
     };
     telemetry::flush();
     code
+}
+
+/// Prints the settings as they hold, also where they are refused.
+fn check(
+    config: &config::Config,
+    sockets: &config::Sockets,
+    remembered: orlop_model::Result<()>,
+) -> ExitCode {
+    let effective = config::effective(config, Some(sockets));
+    tell(&["# The settings as they hold, with all defaults".to_owned()], &effective);
+    match (check::check(config, sockets), remembered) {
+        (Err(error), _) => complain(MISCONFIGURED, error.as_ref()),
+        (Ok(_), Err(error)) => complain(1, &error),
+        (Ok(plan), Ok(())) => tell(&plan, "the daemon would start"),
+    }
 }
 
 /// Prints that nothing is wrong, and what a start would create: a new pool may not be intended.

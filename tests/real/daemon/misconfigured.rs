@@ -358,6 +358,28 @@ async fn file_and_variables_merge_and_variables_win() {
     client.delete(&create.done().await.volume_id).await.unwrap();
 }
 
+/// What the help says is needed is enough, and nothing of it can be left out.
+#[test]
+fn help_names_the_settings_that_are_needed() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool);
+    let help = launch.run(&["serve", "--help"]).stdout;
+    let needed = ["CSI_ENDPOINT", "ORLOP_POOL"];
+    for setting in needed.iter().chain(&["ORLOP_RBD_MONITORS", "ORLOP_PEERS"]) {
+        assert!(help.contains(setting), "{setting}: {help}");
+    }
+    let others = ["ORLOP_RUN_DIR", "ORLOP_NODE_ID", "ORLOP_LOG"];
+    let bare = others.into_iter().fold(launch, Launch::without_env);
+    let checked = bare.run(&["serve", "--check"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", checked.stderr);
+    for setting in needed {
+        let checked = bare.clone().without_env(setting).run(&["serve", "--check"]);
+        assert_eq!(checked.status.code(), Some(2), "{setting}");
+        assert!(checked.stderr.contains(setting), "{}", checked.stderr);
+    }
+}
+
 #[test]
 fn check_has_no_side_effects() {
     needs_root!();
@@ -370,6 +392,68 @@ fn check_has_no_side_effects() {
     assert_eq!(launch.clone().env("ORLOP_MODE", "both").run_to_end().status.code(), Some(2));
     assert!(!launch.socket().exists());
     assert_eq!(pool.path.read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn check_prints_the_settings_as_they_hold() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool).env("ORLOP_POOL_FLOOR", "7%");
+    let checked = launch.run(&["serve", "--check"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", checked.stderr);
+    for expected in [
+        "floor = \"7%\"  # ORLOP_POOL_FLOOR\n".to_owned(),
+        "driver_name = \"csi.orlop.io\"\n".to_owned(),
+        format!("path = \"{}\"  # ORLOP_POOL\n", pool.path.display()),
+        format!("endpoint = \"unix://{}\"  # CSI_ENDPOINT\n", launch.socket().display()),
+    ] {
+        assert!(checked.stdout.contains(&expected), "{expected}: {}", checked.stdout);
+    }
+    // As a file it means the same.
+    let file = pool.scratch().join("effective.toml");
+    let (settings, _) = checked.stdout.split_once("\nwould make").unwrap();
+    std::fs::write(&file, settings).unwrap();
+    let bare = ["CSI_ENDPOINT", "ORLOP_POOL", "ORLOP_POOL_FLOOR", "ORLOP_RUN_DIR", "ORLOP_NODE_ID"];
+    let launch = bare.into_iter().fold(launch, Launch::without_env).without_env("ORLOP_LOG");
+    let again = launch.run(&["serve", "--check", "--config", file.to_str().unwrap()]);
+    assert_eq!(again.status.code(), Some(0), "{}", again.stderr);
+    let plain = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split("  # ").next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(plain(&again.stdout), plain(&checked.stdout));
+}
+
+/// A start that listens at an address reports what a check could have reported.
+#[test]
+fn addresses_that_cannot_be_had_are_refused() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool);
+    // Documentation addresses are no machine's.
+    refused(&launch.clone().env("ORLOP_METRICS_LISTEN", "192.0.2.1:7422"), "ORLOP_METRICS_LISTEN");
+    refused(&launch.clone().env("ORLOP_HEALTH_LISTEN", "192.0.2.1:7421"), "ORLOP_HEALTH_LISTEN");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    let in_use = launch.clone().env("ORLOP_HEALTH_LISTEN", format!("127.0.0.1:{port}"));
+    let checked = in_use.run(&["serve", "--check"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", checked.stderr);
+    assert!(checked.stdout.contains("is in use now"), "{}", checked.stdout);
+    drop(free);
+    let overlapping = in_use.env("ORLOP_METRICS_LISTEN", format!("0.0.0.0:{port}"));
+    refused_by_check(&overlapping, "ORLOP_METRICS_LISTEN");
+}
+
+#[test]
+fn check_refuses_a_run_directory_that_cannot_be_read() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool);
+    pool.scratch().ensure_dir("run/csi.orlop.io/pools/0123abcd");
+    let checked = launch.run(&["serve", "--check"]);
+    let ended = launch.run_to_end();
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.output);
+    assert_eq!(ended.output.lines().last(), checked.stderr.lines().last());
 }
 
 #[test]

@@ -86,6 +86,11 @@ impl Origin {
         ConfigError { setting, ..error }
     }
 
+    /// By the variable, or the argument that stands for it.
+    pub(super) fn is_given_by(&self, variable: &str) -> bool {
+        self.variables.contains(variable)
+    }
+
     /// The variables of a pool describe one that the file has not.
     fn is_variable(&self, setting: &str) -> bool {
         let describes_pool =

@@ -10,8 +10,8 @@ use super::file::Settings;
 use super::pools::{self, Surroundings};
 use super::{Config, ConfigError, LogConfig, Origin, names, peers};
 
-const DEFAULT_LEVEL: &str = "info";
-pub(super) const DEFAULT_RUN_DIR: &str = "/run/orlop";
+pub(super) const DEFAULT_LEVEL: &str = "info";
+pub(crate) const DEFAULT_RUN_DIR: &str = "/run/orlop";
 const DEFAULT_SIZE: u64 = 1 << 30;
 /// Loop devices stay as quick with this many as with one.
 const DEFAULT_MAX_VOLUMES: u32 = 1000;
@@ -103,7 +103,7 @@ fn log_filter(given: Option<&str>) -> Result<String, ConfigError> {
     let is_level = |text: &str| LEVELS.contains(&text.trim().to_ascii_lowercase().as_str());
     let wrong = given.split(',').find(|part| !part.contains('=') && !is_level(part));
     match wrong {
-        _ if given.is_empty() => Ok(DEFAULT_LEVEL.to_owned()),
+        _ if given.is_empty() || given == DEFAULT_LEVEL => Ok(DEFAULT_LEVEL.to_owned()),
         Some(part) => Err(ConfigError::new(
             "ORLOP_LOG",
             format!(
