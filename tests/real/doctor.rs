@@ -5,5 +5,7 @@ mod adopting;
 mod fixture;
 mod machine;
 mod pool;
+mod run_directory;
 mod running_daemon;
+mod soundness;
 mod starting;

@@ -81,8 +81,12 @@ async fn node_records_of_an_earlier_build_are_taken_over() {
 
 /// What an earlier build may lose, or does not understand: without the stamp, the doctor repairs less
 /// (decision 0043). The marker of a pool was the stamp alone, and no JSON.
-const ADDED: [&str; 3] =
-    ["served-by.json: new .run_stamp: text", "pools is new", "io-before is new"];
+const ADDED: [&str; 4] = [
+    "served-by.json: new .run_stamp: text",
+    "served-by.json: new .run_dir: text",
+    "pools is new",
+    "io-before is new",
+];
 
 /// A field that an earlier build does not know is lost there at the next change; one that it misses
 /// makes the record unreadable to it. Decision 0001 says when the version has to change.

@@ -100,6 +100,10 @@ impl LinuxHost {
         Limiter::check_group(&config.workload_cgroup)
     }
 
+    pub fn run_dir(&self) -> &Path {
+        self.run_dir.path()
+    }
+
     /// Thaws every filesystem that a marker says was frozen when its process ended. For a process
     /// that is alone in the run directory: then no other process is just making a snapshot.
     pub fn begin_to_thaw_left_frozen(&self) -> Result<ThawsUnderWay> {
@@ -135,6 +139,12 @@ impl LinuxHost {
     /// By daemons with this run directory, since this machine started. Makes nothing.
     pub fn served_pools(run_dir: &Path) -> Result<Vec<ServedPool>> {
         PoolMarks::new(RunDirectory::at(run_dir)?.pools()).served()
+    }
+
+    /// Does this run directory have the records of all that is used of the pool? By the stamp that the pool
+    /// has. Makes nothing.
+    pub fn is_run_dir_of(run_dir: &Path, pool: &PoolId, stamp: &str) -> Result<bool> {
+        PoolMarks::new(RunDirectory::at(run_dir)?.pools()).is_stamped(pool, stamp)
     }
 
     fn pool_marks(&self) -> PoolMarks {

@@ -28,6 +28,7 @@ pub(crate) use origin::Origin;
 pub(crate) use peers::PeerConfig;
 pub(crate) use pools::PoolConfig;
 pub(crate) use registration::{DEFAULT_REGISTRY, RegistrationSocket};
+pub(crate) use validate::DEFAULT_RUN_DIR;
 
 /// What is wrong, and where it was said.
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@
 
 mod examination;
 mod report;
+mod run_directory;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,15 +15,16 @@ use orlop_model::{Finding, HealthReason, Remedy};
 
 use crate::config;
 use crate::served_before::remember_served_pools;
-use examination::{Examination, PoolSeen};
+use examination::{Examination, Found, PoolSeen};
 pub(crate) use report::{
     COULD_NOT_LOOK, FINDINGS, Line, Printer, RepairOutcome, contents, hint_at_root,
 };
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Needs root, and the configuration of the daemon: its ORLOP_* variables or --config.\n\n\
-    Exit codes: 0 nothing is inconsistent, 1 something is, 2 something could not be examined."
+    after_help = "Needs root, and the configuration of the daemon: its ORLOP_* variables or --config. The run\n\
+    directory of the daemon that served a pool last is found by itself, if it can be found.\n\n\
+    Exit codes: 0 all is sound, 1 something is inconsistent, 2 something could not be examined."
 )]
 pub(crate) struct DoctorArguments {
     /// The TOML file that the daemon is started with; variables win over it
@@ -61,9 +63,15 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
     };
     let mut examination = Examination::of(&config, sockets.as_ref(), seen);
     let findings = std::mem::take(&mut examination.findings);
-    let lines: Vec<Line> =
-        findings.into_iter().map(|finding| judged(finding, arguments.repair)).collect();
-    let code = report::conclude(&examination, &lines, arguments.json, &printer);
+    let judge = |found: Found| Line { pool: found.pool, ..judged(found.finding, arguments.repair) };
+    let lines: Vec<Line> = findings.into_iter().map(judge).collect();
+    let code = report::exit_code(&examination, &lines);
+    let document = report::document(&examination, &lines);
+    let conclusion = report::conclusion(&examination, &lines);
+    match arguments.json {
+        true => printer.say(&document),
+        false => conclusion.iter().for_each(|line| printer.say(line)),
+    }
     // With its locks, which a daemon may wait for.
     drop(examination);
     printer.finish();
@@ -88,5 +96,5 @@ pub(crate) fn judged(finding: Finding, repair: bool) -> Line {
             }
         }
     };
-    Line { code, reason, subject, problem, remedy, outcome }
+    Line { code, pool: None, reason, subject, problem, remedy, outcome }
 }

@@ -163,8 +163,12 @@ fn adopt(
         FOREIGN_PUBLICATION => (judged(finding, yes), "--yes"),
         _ => (judged(finding, false), DOCTOR),
     });
-    let owner =
-        LastOwner { name: pool.name.clone(), topology: pool.topology.clone(), run_stamp: None };
+    let owner = LastOwner {
+        name: pool.name.clone(),
+        topology: pool.topology.clone(),
+        run_stamp: None,
+        run_dir: None,
+    };
     if !yes {
         printer.say(format!(
             "nothing was changed; with --yes it is adopted by {}",

@@ -289,12 +289,15 @@ fn mark_run_dir(
         && is_alone
         && host.is_marked_pool(id, &stamp)?
     {
+        if let Err(error) = pool.set_run_stamp(stamp.clone(), host.run_dir()) {
+            tracing::warn!(%error, "cannot record in the pool where its run directory is");
+        }
         return mark(Some(&stamp));
     }
     let stamp: [u8; 8] = random_bytes()
         .map_err(|error| Error::failed(format!("open pool {}", pool.name()), Reason::of(error)))?;
     let stamp = format!("{:016x}", u64::from_be_bytes(stamp));
-    match pool.set_run_stamp(stamp.clone()) {
+    match pool.set_run_stamp(stamp.clone(), host.run_dir()) {
         Ok(()) if is_alone => mark(Some(&stamp)),
         Ok(()) => mark(None),
         Err(error) => {

@@ -119,9 +119,10 @@ impl ImagePool {
         self.directory.last_owner()?.run_stamp
     }
 
-    /// The run directory with this stamp has the records of all that is used from now on.
-    pub fn set_run_stamp(&self, stamp: String) -> Result<()> {
-        self.directory.set_run_stamp(stamp)
+    /// The run directory with this stamp has the records of all that is used from now on; `run_dir` is where
+    /// it is.
+    pub fn set_run_stamp(&self, stamp: String, run_dir: &Path) -> Result<()> {
+        self.directory.set_run_stamp(stamp, run_dir)
     }
 
     /// For an orderly end, when no thread does anything in the pool any more. A managed pool gives its
@@ -330,13 +331,17 @@ impl PoolDirectory {
         LastOwner::read(self.header.root())
     }
 
-    fn set_run_stamp(&self, stamp: String) -> Result<()> {
+    fn set_run_stamp(&self, stamp: String, run_dir: &Path) -> Result<()> {
         let owner = LastOwner {
             name: self.info.name.clone(),
             topology: self.info.topology.clone(),
             run_stamp: Some(stamp),
+            run_dir: Some(run_dir.to_owned()),
         };
-        owner.write(self.header.root())
+        match self.last_owner().as_ref() == Some(&owner) {
+            true => Ok(()),
+            false => owner.write(self.header.root()),
+        }
     }
 
     fn close(&self) {

@@ -18,6 +18,8 @@ pub(crate) struct Fixture {
 pub(crate) struct Report {
     pub(crate) exit: i32,
     pub(crate) findings: Vec<(String, String)>,
+    /// What `--json` prints.
+    pub(crate) document: Value,
     pub(crate) text: String,
 }
 
@@ -83,7 +85,7 @@ pub(crate) fn doctor(launch: &Launch, words: &[&str]) -> Report {
     let field = |finding: &Value, name: &str| finding[name].as_str().unwrap().to_owned();
     let findings = document["findings"].as_array().unwrap();
     let findings = findings.iter().map(|it| (field(it, "code"), field(it, "outcome"))).collect();
-    Report { exit, findings, text }
+    Report { exit, findings, document, text }
 }
 
 /// Every file with its inode, length and time of change; without the time of what has a device: the

@@ -8,21 +8,21 @@ use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::{mounts, tool};
 use orlop_tests::*;
 
-use crate::doctor::fixture::{Fixture, doctor};
+use crate::doctor::fixture::Fixture;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn attached(fixture: &Fixture, id: &str) -> LoopDevice {
+pub(super) fn attached(fixture: &Fixture, id: &str) -> LoopDevice {
     let options = AttachOptions { label: id, read_only: false, size: 16 * MIB };
     loopdev::attach(&fixture.pool.volume_data(id), &options).unwrap()
 }
 
 /// Another process may have the device by now.
-fn is_attached(device: &LoopDevice, id: &str) -> bool {
+pub(super) fn is_attached(device: &LoopDevice, id: &str) -> bool {
     loopdev::status(device).unwrap().is_some_and(|status| status.label == id)
 }
 
-fn in_run_dir(fixture: &Fixture, name: &str) -> PathBuf {
+pub(super) fn in_run_dir(fixture: &Fixture, name: &str) -> PathBuf {
     fixture.pool.scratch().join("run/csi.orlop.io").join(name)
 }
 
@@ -190,36 +190,6 @@ async fn empty_mount_namespace_does_not_keep_a_mount() {
     node.down().await;
 }
 
-/// Where the daemon's records are not, nothing has one.
-#[tokio::test(flavor = "multi_thread")]
-async fn other_run_directory_repairs_nothing() {
-    needs_root!();
-    let mut fixture = Fixture::new(PoolFs::Xfs).await;
-    let volume = fixture.client.create("v").size(64 * MIB).fs("ext4").done().await;
-    let node = fixture.client.on_node(&volume, mount("ext4"));
-    node.up().await;
-    Pattern::new(3).write(&node.data_path(), MIB);
-    let id = fixture.block_volume("a").await;
-    fixture.daemon.terminate();
-    let device = attached(&fixture, &id);
-    let launch = fixture.daemon.launch();
-    // The one is not there, the other is that of some other daemon.
-    let absent = launch.clone().env("ORLOP_RUN_DIR", fixture.pool.scratch().join("other-run"));
-    let stranger = launch.clone().env("ORLOP_DRIVER_NAME", "csi.example.com");
-    fixture.pool.scratch().ensure_dir("run/csi.example.com/volumes");
-    for mistaken in [absent, stranger] {
-        let mut report = doctor(&mistaken, &["--repair"]);
-        report.findings.sort();
-        report.expect(1, &[("forgotten-mount", "by-hand"), ("stray-device", "by-hand")]);
-        assert!(report.text.contains("ORLOP_RUN_DIR"), "{}", report.text);
-    }
-    Pattern::new(3).check(&node.data_path(), MIB);
-    assert!(is_attached(&device, &id));
-    fixture.repair("stray-device");
-    fixture.daemon.restart().await;
-    node.down().await;
-}
-
 /// There need not be another run directory: this one may have been removed.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_run_directory_is_reported_with_what_helps() {
@@ -240,46 +210,6 @@ async fn lost_run_directory_is_reported_with_what_helps() {
     node.up().await;
     fixture.doctor(&[]).expect(0, &[]);
     node.down().await;
-}
-
-/// The records are in the run directory of the last daemon, however often the other one was used.
-#[tokio::test(flavor = "multi_thread")]
-async fn former_run_directory_repairs_nothing() {
-    needs_root!();
-    let mut fixture = Fixture::new(PoolFs::Xfs).await;
-    let volume = |name: &str| fixture.client.create(name).size(64 * MIB).fs("ext4").done();
-    let former = fixture.client.on_node(&volume("former").await, mount("ext4"));
-    let last = fixture.client.on_node(&volume("last").await, mount("ext4"));
-    // Until the end: each of them fails the test if something is in use when it is dropped.
-    let mut others = Vec::new();
-    for in_use_before in [false, true] {
-        fixture.daemon.terminate();
-        let other = fixture.pool.scratch().join(format!("other-run-{in_use_before}"));
-        let mut daemon = fixture.daemon.launch().clone().env("ORLOP_RUN_DIR", other).start().await;
-        fixture.client.reconnect();
-        last.up().await;
-        Pattern::new(3).write(&last.data_path(), MIB);
-        daemon.terminate();
-
-        let report = fixture.doctor(&["--repair"]);
-        report.expect(1, &[("forgotten-mount", "by-hand")]);
-        assert!(report.text.contains(&last.id), "{}", report.text);
-        Pattern::new(3).check(&last.data_path(), MIB);
-        daemon.restart().await;
-        last.down().await;
-        daemon.terminate();
-        others.push(daemon);
-        fixture.daemon.restart().await;
-        // What is forgotten under the run directory of the last daemon is repaired all the same.
-        former.up().await;
-        if in_use_before {
-            fixture.daemon.terminate();
-            let record = in_run_dir(&fixture, "volumes").join(format!("{}.json", former.id));
-            fs::remove_file(record).unwrap();
-            fixture.repair("forgotten-mount");
-            fs::remove_dir(&former.target).unwrap();
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

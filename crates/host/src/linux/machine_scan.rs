@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use orlop_model::{
-    BehindDevice, Device, Error, Finding, IoLimits, LabelledDevice, NodeRecord, PoolId, Remedy,
-    Result, TargetPath, VolumeId,
+    BehindDevice, Device, Error, Finding, IoLimits, LabelledDevice, NodeRecord, Remedy, Result,
+    TargetPath, VolumeId,
 };
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_sys::mounts;
@@ -57,16 +57,14 @@ impl MachineScan {
         self.claim.by_daemon
     }
 
-    /// Devices with labels of a pool that is looked at. A run directory that is not the one of the
-    /// pool's last daemon has no records either, so there what looks forgotten may be in use. The
-    /// pool's stamp tells.
+    /// Findings about devices with labels of the pool. A run directory that is not the one of the
+    /// pool's last daemon has no records either, so there what looks forgotten may be in use: then
+    /// `elsewhere` says what to do, and nothing is repaired.
     pub fn devices(
         &self,
-        pool: &PoolId,
-        stamp: Option<&str>,
         devices: &[LabelledDevice],
+        elsewhere: Option<&str>,
     ) -> Result<Vec<Finding>> {
-        let is_its_own = self.run_dir.is_of_pool(pool, stamp)?;
         let mut findings = Vec::new();
         for labelled in devices {
             let record = match self.records.read(&labelled.volume) {
@@ -85,25 +83,11 @@ impl MachineScan {
             }
             let finding = judge(labelled, &record, uses);
             findings.extend(match labelled.behind {
-                BehindDevice::Volume if !is_its_own => finding.map(|it| self.report_only(it)),
-                BehindDevice::Volume
-                | BehindDevice::LostData
-                | BehindDevice::Nothing
-                | BehindDevice::Elsewhere => finding,
+                BehindDevice::Volume => finding.map(|it| report_only(it, elsewhere)),
+                BehindDevice::LostData | BehindDevice::Nothing | BehindDevice::Elsewhere => finding,
             });
         }
         Ok(findings)
-    }
-
-    fn report_only(&self, mut finding: Finding) -> Finding {
-        finding.remedy = Remedy::ByHand(format!(
-            "files of {} were lost, or a daemon served this pool with another ORLOP_RUN_DIR or \
-             ORLOP_DRIVER_NAME: run the doctor with those if there was one; otherwise stage and publish \
-             the volume again with the same arguments, which leaves its workload alone, or unpublish \
-             and unstage it",
-            self.run_dir
-        ));
-        finding
     }
 
     pub fn node_records(
@@ -225,6 +209,13 @@ impl MachineScan {
         }
         Ok(findings)
     }
+}
+
+fn report_only(mut finding: Finding, advice: Option<&str>) -> Finding {
+    if let Some(advice) = advice {
+        finding.remedy = Remedy::ByHand(advice.to_owned());
+    }
+    finding
 }
 
 fn paths_of(record: &NodeRecord) -> impl Iterator<Item = &TargetPath> {

@@ -1,15 +1,14 @@
 //! The directory under /run with all that Orlop knows of this boot.
 
-use std::fmt::{self, Display, Formatter};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orlop_model::{Error, PoolId, Result, TargetPath, VolumeId};
+use orlop_model::{Error, Result, TargetPath, VolumeId};
 use orlop_sys::file::{self, Lock, LockAttempt, LockOwner, Presence};
 
 use super::failure::{cannot, cannot_io};
-use super::pool_marks::PoolMarks;
 
 /// How long a start waits for threads of a killed daemon. The directory is in memory, so a thread that is left
 /// after this time is blocked by a device, not by the directory (decision 0041).
@@ -135,6 +134,10 @@ impl RunDirectory {
         })
     }
 
+    pub(super) fn path(&self) -> &Path {
+        self.root.as_path()
+    }
+
     fn lock_file(&self) -> PathBuf {
         self.root.as_path().join("daemon.lock")
     }
@@ -167,20 +170,8 @@ impl RunDirectory {
         self.root.as_path().join("pools")
     }
 
-    /// Does this directory have the records of all that is used of the pool? By the stamp that the
-    /// pool has.
-    pub(super) fn is_of_pool(&self, id: &PoolId, stamp: Option<&str>) -> Result<bool> {
-        stamp.map_or(Ok(false), |stamp| PoolMarks::new(self.pools()).is_stamped(id, stamp))
-    }
-
     pub(super) fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {
         TargetPath::parse("run_dir", &format!("{}/inline/{id}", self.root))
-    }
-}
-
-impl Display for RunDirectory {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.root.fmt(f)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The look itself: at every pool, then at the machine.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use orlop_pools::rbd::{RbdPool, RbdPoolConfig};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
+use super::run_directory::RunDirectory;
 use crate::check;
 use crate::config::{Config, PoolConfig, Sockets};
 
@@ -23,11 +24,11 @@ const INSPECTION_TIMEOUT: Duration = Duration::from_secs(30);
 const NO_ANSWER: &str =
     "it did not answer within 30 seconds; its disk, or its Ceph cluster, is slow or hangs";
 
-/// The pools and the run directory stay locked as long as this lives.
+/// The pools and the run directories stay locked as long as this lives.
 #[derive(Default)]
 pub(crate) struct Examination {
     pub(crate) pools: Vec<PoolSeen>,
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Found>,
     /// What could not be looked at, and why.
     pub(crate) unseen: Vec<String>,
     /// How many configured pools have an unknown id.
@@ -36,14 +37,37 @@ pub(crate) struct Examination {
     ids: Vec<PoolId>,
     /// What is as it was asked for, and may not be what was meant.
     pub(crate) warnings: Vec<String>,
-    machine: Option<MachineScan>,
+    pub(crate) machine: Vec<RunDirectoryLook>,
 }
 
 pub(crate) struct PoolSeen {
     pub(crate) name: String,
     pub(crate) at: String,
+    pub(crate) id: Option<PoolId>,
+    /// Could all of it be looked at?
+    pub(crate) is_examined: bool,
     /// For image pools only.
     pub(crate) inspection: Option<Inspection>,
+    /// The same.
+    pub(crate) run_dir: Option<RunDirectory>,
+}
+
+pub(crate) struct Found {
+    /// The name of the pool that it is about; `None`: the machine.
+    pub(crate) pool: Option<String>,
+    pub(crate) finding: Finding,
+}
+
+/// A run directory whose records were compared with what is there.
+pub(crate) struct RunDirectoryLook {
+    pub(crate) path: PathBuf,
+    scan: MachineScan,
+    /// The one that the settings name.
+    is_configured: bool,
+    /// The ids of the pools whose run directory it is.
+    pools: Vec<PoolId>,
+    /// Are all volumes with a record in it of pools that are configured?
+    has_all_pools: bool,
 }
 
 /// What came of the look at one pool.
@@ -57,6 +81,12 @@ struct PoolLook {
     unseen: Option<String>,
 }
 
+impl Found {
+    fn in_pool(name: &str, finding: Finding) -> Self {
+        Self { pool: Some(name.to_owned()), finding }
+    }
+}
+
 impl PoolLook {
     fn at(pool: &PoolConfig, node: &NodeId) -> Self {
         let look = match pool {
@@ -68,10 +98,16 @@ impl PoolLook {
 
     fn at_rbd_pool(pool: &RbdPoolConfig) -> Self {
         let (name, at) = (pool.name.clone(), format!("the Ceph pool {}", pool.pool));
-        let look = Self { seen: Some(PoolSeen { name, at, inspection: None }), ..Self::default() };
-        match RbdPool::inspect(pool) {
-            Ok((id, findings)) => Self { id: Some(id), findings, ..look },
-            Err(error) => Self { unseen: Some(format!("pool {}: {error}", pool.name)), ..look },
+        let inspected = RbdPool::inspect(pool);
+        let id = inspected.as_ref().ok().map(|(id, _)| id.clone());
+        let is_examined = id.is_some();
+        let seen = Some(PoolSeen { name, at, id, is_examined, inspection: None, run_dir: None });
+        match inspected {
+            Ok((id, findings)) => Self { id: Some(id), seen, findings, ..Self::default() },
+            Err(error) => {
+                let unseen = Some(format!("pool {}: {error}", pool.name));
+                Self { seen, unseen, ..Self::default() }
+            }
         }
     }
 
@@ -83,8 +119,15 @@ impl PoolLook {
                 let findings = std::mem::take(&mut inspection.findings);
                 let id = Some(inspection.id.clone());
                 let (name, inspection) = (config.name.clone(), Some(inspection));
-                let seen = Some(PoolSeen { name, at, inspection });
-                return Self { id, seen, findings, ..Self::default() };
+                let seen = PoolSeen {
+                    name,
+                    at,
+                    id: id.clone(),
+                    is_examined: true,
+                    inspection,
+                    run_dir: None,
+                };
+                return Self { id, seen: Some(seen), findings, ..Self::default() };
             }
             Ok(None) if ImagePool::has_volumes_at(&config.path) => Finding::by_hand(
                 "mark-missing",
@@ -154,22 +197,28 @@ impl Examination {
                 Err(error) => PoolLook::not_possible(pool, error),
             };
             look.seen.iter().for_each(&mut seen);
-            examination.add(look);
+            examination.add(pool.name(), look);
         }
         examination.compare_ids();
-        if let Err(error) = examination.see_machine(config, sockets) {
-            examination.unseen.push(format!("this machine: {error}"));
+        examination.find_run_directories(config);
+        let is_answered = sockets.is_some_and(|sockets| answers(&sockets.csi));
+        for look in examination.run_directories(config) {
+            match examination.see_machine(&look, is_answered) {
+                Ok(()) => examination.machine.push(look),
+                Err(error) => examination.unseen.push(format!("this machine: {error}")),
+            }
         }
         examination
     }
 
-    fn add(&mut self, look: PoolLook) {
+    fn add(&mut self, name: &str, look: PoolLook) {
         match look.id {
             Some(id) => self.ids.push(id),
             None => self.without_id += 1,
         }
         self.pools.extend(look.seen);
-        self.findings.extend(look.findings);
+        self.findings
+            .extend(look.findings.into_iter().map(|finding| Found::in_pool(name, finding)));
         self.warnings.extend(look.warning);
         self.unseen.extend(look.unseen);
     }
@@ -185,45 +234,130 @@ impl Examination {
         for pool in &self.pools {
             let Some(inspection) = &pool.inspection else { continue };
             if let Some((other, _)) = seen.iter().find(|(_, it)| it.id == inspection.id) {
-                findings.push(Finding::by_hand(
+                let finding = Finding::by_hand(
                     "same-id",
                     format!("pool {}", pool.name),
                     format!("it has the id {} of pool {other}: one is a copy", inspection.id),
                     "serve only one of them",
-                ));
+                );
+                findings.push(Found::in_pool(&pool.name, finding));
             }
             seen.push((&pool.name, inspection));
         }
         self.findings.extend(findings);
     }
 
-    fn see_machine(&mut self, config: &Config, sockets: Option<&Sockets>) -> Result<()> {
-        let run_dir = config.run_dir.join(&config.driver_name);
-        let scan = MachineScan::of(&run_dir, &config.workload_cgroup)?;
-        let in_use = scan.is_served()
-            || self.inspections().any(|inspection| inspection.in_use)
-            || sockets.is_some_and(|sockets| answers(&sockets.csi));
-        let mut findings = self.scan(&scan, in_use)?;
+    fn find_run_directories(&mut self, config: &Config) {
+        for pool in &mut self.pools {
+            let Some(inspection) = &pool.inspection else { continue };
+            let owner = inspection.last_owner.as_ref();
+            pool.run_dir = Some(RunDirectory::of_pool(config, &inspection.id, owner));
+        }
+    }
+
+    /// The one that the settings name, and those of pools that are elsewhere.
+    fn run_directories(&mut self, config: &Config) -> Vec<RunDirectoryLook> {
+        let configured = config.run_dir.join(&config.driver_name);
+        let mut paths = vec![configured.clone()];
+        for found in self.pools.iter().filter_map(|pool| pool.run_dir.as_ref()?.path()) {
+            if !paths.iter().any(|path| path == found) {
+                paths.push(found.to_owned());
+            }
+        }
+        let mut looks = Vec::new();
+        for path in paths {
+            let is_configured = path == configured;
+            let pools = self.pools_with(&path, is_configured);
+            // With the settings of another daemon, its pools are none of those that are configured.
+            let has_all_pools =
+                is_configured && (!pools.is_empty() || self.is_any_without_run_dir());
+            // Nothing was ever served with it.
+            if !has_all_pools && !path.exists() {
+                continue;
+            }
+            match MachineScan::of(&path, &config.workload_cgroup) {
+                Ok(scan) => {
+                    looks.push(RunDirectoryLook {
+                        path,
+                        scan,
+                        is_configured,
+                        pools,
+                        has_all_pools,
+                    });
+                }
+                Err(error) => self.unseen.push(format!("this machine: {error}")),
+            }
+        }
+        looks
+    }
+
+    /// The pools that are looked at with this run directory: where it is not known which one is theirs, with the
+    /// one that is configured.
+    fn pools_with(&self, path: &Path, is_configured: bool) -> Vec<PoolId> {
+        let is_looked_at_here = |run_dir: &RunDirectory| match run_dir {
+            RunDirectory::Of(found) => found == path,
+            RunDirectory::NotFound(_) | RunDirectory::Several(_) => is_configured,
+        };
+        let here =
+            self.pools.iter().filter(|pool| pool.run_dir.as_ref().is_some_and(is_looked_at_here));
+        here.filter_map(|pool| Some(pool.inspection.as_ref()?.id.clone())).collect()
+    }
+
+    /// Of a pool on Ceph, or one that could not be examined, it is not known.
+    fn is_any_without_run_dir(&self) -> bool {
+        self.without_id > 0 || self.pools.iter().any(|pool| pool.run_dir.is_none())
+    }
+
+    fn see_machine(&mut self, look: &RunDirectoryLook, is_answered: bool) -> Result<()> {
+        let in_use = is_answered
+            || look.scan.is_served()
+            || self.inspections().any(|it| it.in_use && look.pools.contains(&it.id));
+        let mut findings = self.scan(look, in_use)?;
         if in_use && !findings.is_empty() {
             std::thread::sleep(SECOND_SCAN_AFTER);
-            findings = lasting(findings, &self.scan(&scan, in_use)?);
+            findings = lasting(findings, &self.scan(look, in_use)?);
         }
-        self.findings.extend(findings);
-        self.machine = Some(scan);
+        let found: Vec<_> = findings.into_iter().map(|it| self.attributed(it)).collect();
+        self.findings.extend(found);
         Ok(())
     }
 
-    fn scan(&self, scan: &MachineScan, in_use: bool) -> Result<Vec<Finding>> {
+    /// To the pool of the volume that it is about.
+    fn attributed(&self, finding: Finding) -> Found {
+        let volume =
+            finding.subject.strip_prefix("volume ").and_then(|id| id.parse::<VolumeId>().ok());
+        let is_its = |pool: &&PoolSeen| {
+            let id = pool.inspection.as_ref().map(|inspection| &inspection.id);
+            volume.as_ref().is_some_and(|volume| Some(volume.pool()) == id)
+        };
+        let pool = self.pools.iter().find(is_its).map(|pool| pool.name.clone());
+        Found { pool, finding }
+    }
+
+    fn scan(&self, look: &RunDirectoryLook, in_use: bool) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
-        for inspection in self.inspections() {
-            let owner = inspection.last_owner.as_ref();
-            let stamp = owner.and_then(|owner| owner.run_stamp.as_deref());
-            findings.extend(scan.devices(&inspection.id, stamp, &inspection.devices)?);
+        for pool in &self.pools {
+            let (Some(inspection), Some(run_dir)) = (&pool.inspection, &pool.run_dir) else {
+                continue;
+            };
+            if look.pools.contains(&inspection.id) {
+                let advice = run_dir.advice();
+                findings.extend(look.scan.devices(&inspection.devices, advice.as_deref())?);
+            }
         }
-        findings.extend(scan.node_records(|id| self.existence(id))?);
-        findings.extend(scan.limits()?);
+        let existence = |id: &VolumeId| {
+            let existence = self.existence(id);
+            let is_of_others =
+                existence == VolumeExistence::PoolNotConfigured && !look.has_all_pools;
+            if is_of_others { VolumeExistence::Unknown } else { existence }
+        };
+        findings.extend(look.scan.node_records(existence)?);
+        // The daemon of another one may limit another cgroup.
+        if look.is_configured {
+            findings.extend(look.scan.limits()?);
+        }
         if !in_use {
-            findings.extend(scan.frozen()?);
+            findings.extend(look.scan.frozen()?);
         }
         Ok(findings)
     }

@@ -1,6 +1,7 @@
 //! What is printed, and the exit code.
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
@@ -26,6 +27,9 @@ pub(crate) enum RepairOutcome {
 #[derive(Serialize)]
 pub(crate) struct Line {
     pub(crate) code: &'static str,
+    /// The pool that it is about, where that is not the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pool: Option<String>,
     /// How the health calls name it, for what they tell too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<&'static str>,
@@ -36,6 +40,10 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    fn is_left(&self) -> bool {
+        self.outcome != RepairOutcome::Repaired
+    }
+
     /// `repairing` is what has to be said for a repair.
     pub(crate) fn text(&self, repairing: &str) -> String {
         let remedy = match self.outcome {
@@ -51,6 +59,8 @@ impl Line {
 
 #[derive(Serialize)]
 struct Document<'a> {
+    /// Nothing is wrong, and all could be examined.
+    sound: bool,
     pools: Vec<PoolDocument<'a>>,
     findings: &'a [Line],
     unseen: &'a [String],
@@ -62,20 +72,25 @@ struct PoolDocument<'a> {
     name: &'a str,
     at: &'a str,
     id: Option<String>,
+    sound: bool,
     in_use: bool,
+    /// Of the daemon that served it last; `null` where it was not found.
+    run_dir: Option<&'a Path>,
     volumes: usize,
     snapshots: usize,
     set_aside: usize,
 }
 
 impl<'a> PoolDocument<'a> {
-    fn of(pool: &'a PoolSeen) -> Self {
+    fn of(pool: &'a PoolSeen, lines: &[Line]) -> Self {
         let inspection = pool.inspection.as_ref();
         Self {
             name: &pool.name,
             at: &pool.at,
-            id: inspection.map(|it| it.id.to_string()),
+            id: pool.id.as_ref().map(ToString::to_string),
+            sound: pool.is_examined && findings_left(lines, Some(&pool.name)) == 0,
             in_use: inspection.is_some_and(|it| it.in_use),
+            run_dir: pool.run_dir.as_ref().and_then(|run_dir| run_dir.path()),
             volumes: inspection.map_or(0, |it| it.volumes.len()),
             snapshots: inspection.map_or(0, |it| it.snapshots),
             set_aside: inspection.map_or(0, |it| it.quarantined),
@@ -83,35 +98,33 @@ impl<'a> PoolDocument<'a> {
     }
 }
 
-/// What to print at the end, and the exit code.
-pub(super) fn conclude(
-    examination: &Examination,
-    lines: &[Line],
-    json: bool,
-    printer: &Printer,
-) -> u8 {
-    if json {
-        let document = Document {
-            pools: examination.pools.iter().map(PoolDocument::of).collect(),
-            findings: lines,
-            unseen: &examination.unseen,
-            warnings: &examination.warnings,
-        };
-        let text = serde_json::to_string_pretty(&document);
-        printer.say(text.unwrap_or_else(|error| error.to_string()));
-    } else {
-        let say = |line: String| printer.say(line);
-        lines.iter().for_each(|line| say(line.text("--repair")));
-        examination.warnings.iter().for_each(|what| say(format!("warning: {what}")));
-        examination.unseen.iter().for_each(|what| say(format!("cannot inspect {what}")));
-        if lines.is_empty() && examination.unseen.is_empty() {
-            say("nothing inconsistent was found".to_owned());
-        }
-    }
-    let is_left = |line: &Line| line.outcome != RepairOutcome::Repaired;
+/// All that was found, as one document.
+pub(super) fn document(examination: &Examination, lines: &[Line]) -> String {
+    let of_pool = |pool| PoolDocument::of(pool, lines);
+    let document = Document {
+        sound: exit_code(examination, lines) == 0,
+        pools: examination.pools.iter().map(of_pool).collect(),
+        findings: lines,
+        unseen: &examination.unseen,
+        warnings: &examination.warnings,
+    };
+    serde_json::to_string_pretty(&document).unwrap_or_else(|error| error.to_string())
+}
+
+/// The same in words, after what was said of each pool when it was examined.
+pub(super) fn conclusion(examination: &Examination, lines: &[Line]) -> Vec<String> {
+    let mut text: Vec<String> = lines.iter().map(|line| line.text("--repair")).collect();
+    text.extend(examination.warnings.iter().map(|what| format!("warning: {what}")));
+    text.extend(examination.unseen.iter().map(|what| format!("cannot inspect {what}")));
+    text.extend(examination.pools.iter().map(|pool| verdict(pool, lines)));
+    text.push(verdict_of_machine(examination, lines));
+    text
+}
+
+pub(super) fn exit_code(examination: &Examination, lines: &[Line]) -> u8 {
     if !examination.unseen.is_empty() {
         COULD_NOT_LOOK
-    } else if lines.iter().any(is_left) {
+    } else if lines.iter().any(Line::is_left) {
         FINDINGS
     } else {
         0
@@ -122,13 +135,7 @@ pub(super) fn summary(pool: &PoolSeen) -> String {
     let Some(inspection) = &pool.inspection else {
         return format!("pool {} in {}", pool.name, pool.at);
     };
-    let mut text = format!(
-        "pool {} at {}: id {}, {}",
-        pool.name,
-        pool.at,
-        inspection.id,
-        contents(inspection)
-    );
+    let mut text = format!("pool {} at {}: id {}", pool.name, pool.at, inspection.id);
     if inspection.in_use {
         text.push_str(", served by a daemon now");
     }
@@ -138,12 +145,46 @@ pub(super) fn summary(pool: &PoolSeen) -> String {
     text
 }
 
-/// `1 volume, 2 snapshots`
-pub(crate) fn contents(inspection: &Inspection) -> String {
-    let counted = |count: usize, one: &str| match count {
+/// Findings about a pool, or, with `None`, about the machine, that are not repaired.
+fn findings_left(lines: &[Line], pool: Option<&str>) -> usize {
+    lines.iter().filter(|line| line.pool.as_deref() == pool && line.is_left()).count()
+}
+
+/// `pool p1 (3fa9c2): sound, 12 volumes, 30 snapshots checked`
+fn verdict(pool: &PoolSeen, lines: &[Line]) -> String {
+    let name = &pool.name;
+    let id = pool.id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
+    let checked = pool.inspection.as_ref().map(|it| format!(", {} checked", contents(it)));
+    let checked = checked.unwrap_or_default();
+    let state = match findings_left(lines, Some(name)) {
+        _ if !pool.is_examined => "could not be examined".to_owned(),
+        0 => "sound".to_owned(),
+        left => format!("not sound, {}", counted(left, "finding")),
+    };
+    format!("pool {name}{id}: {state}{checked}")
+}
+
+/// With the run directories, whose records were compared with it.
+fn verdict_of_machine(examination: &Examination, lines: &[Line]) -> String {
+    let paths: Vec<String> =
+        examination.machine.iter().map(|look| look.path.display().to_string()).collect();
+    let state = match findings_left(lines, None) {
+        _ if paths.is_empty() => return "this machine: could not be examined".to_owned(),
+        0 => "sound".to_owned(),
+        left => format!("not sound, {}", counted(left, "finding")),
+    };
+    format!("this machine: {state}, by the records in {}", paths.join(", "))
+}
+
+fn counted(count: usize, one: &str) -> String {
+    match count {
         1 => format!("1 {one}"),
         count => format!("{count} {one}s"),
-    };
+    }
+}
+
+/// `1 volume, 2 snapshots`
+pub(crate) fn contents(inspection: &Inspection) -> String {
     let volumes = counted(inspection.volumes.len(), "volume");
     format!("{volumes}, {}", counted(inspection.snapshots, "snapshot"))
 }

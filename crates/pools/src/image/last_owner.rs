@@ -3,7 +3,7 @@
 //! Nothing in the pool depends on it: volumes are where the pool is. It says where a disk came from
 //! that is found elsewhere, and the doctor which run directory has the records of what is in use.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use orlop_model::{Error, Reason, Result, Topology};
 use orlop_sys::file;
@@ -24,6 +24,10 @@ pub struct LastOwner {
     /// The run directory with the same stamp is that of the daemon which served the pool last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_stamp: Option<String>,
+    /// Where that daemon had its run directory. Only a place to look at, as it may be another one there: the
+    /// stamp decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_dir: Option<PathBuf>,
 }
 
 impl LastOwner {
@@ -36,7 +40,8 @@ impl LastOwner {
     pub(super) fn note(name: &str, topology: &Topology, root: &Path) {
         let before = Self::read(root);
         let run_stamp = before.as_ref().and_then(|before| before.run_stamp.clone());
-        let now = Self { name: name.to_owned(), topology: topology.clone(), run_stamp };
+        let run_dir = before.as_ref().and_then(|before| before.run_dir.clone());
+        let now = Self { name: name.to_owned(), topology: topology.clone(), run_stamp, run_dir };
         if before.as_ref() == Some(&now) {
             return;
         }
