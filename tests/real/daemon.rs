@@ -22,7 +22,7 @@ mod overlapping_paths;
 pub(crate) mod page;
 mod probes;
 mod registration;
-mod secrets;
+pub(crate) mod secrets;
 mod socket;
 mod special_files;
 mod stopping;

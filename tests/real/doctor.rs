@@ -2,6 +2,7 @@
 //! afterwards; nothing else is touched.
 
 mod adopting;
+mod bundle;
 mod fixture;
 mod machine;
 mod pool;

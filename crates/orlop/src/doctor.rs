@@ -4,6 +4,7 @@
 //! safe. What a look beside a daemon finds must be there a moment later as well, for a call under way
 //! leaves the same traces.
 
+mod bundle;
 mod examination;
 mod report;
 mod run_directory;
@@ -15,9 +16,10 @@ use orlop_model::{Finding, HealthReason, Remedy};
 
 use crate::config;
 use crate::served_before::remember_served_pools;
+use bundle::{Bundle, Findings};
 use examination::{Examination, Found, PoolSeen};
 pub(crate) use report::{
-    COULD_NOT_LOOK, FINDINGS, Line, Printer, RepairOutcome, contents, hint_at_root,
+    COULD_NOT_LOOK, FINDINGS, Line, Printer, RepairOutcome, contents, hint, hint_at_root,
 };
 
 #[derive(clap::Args)]
@@ -39,6 +41,15 @@ pub(crate) struct DoctorArguments {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+
+    /// Write a support bundle: a tar file with the settings, the findings, the end of the log, versions, mounts and
+    /// node records. It has no secrets, and never replaces a file
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+
+    /// The file with the daemon's log for the bundle, in place of the journal
+    #[arg(long, value_name = "FILE", requires = "bundle")]
+    log: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
@@ -50,6 +61,9 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return crate::complain(COULD_NOT_LOOK, &error),
     };
+    if let Some(Err(error)) = arguments.bundle.as_deref().map(bundle::check_target) {
+        return crate::complain(COULD_NOT_LOOK, &error);
+    }
     // Where the run directory cannot be read, the look at the machine says so.
     let _ = remember_served_pools(&mut config);
     let printer = match Printer::start() {
@@ -65,15 +79,31 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
     let findings = std::mem::take(&mut examination.findings);
     let judge = |found: Found| Line { pool: found.pool, ..judged(found.finding, arguments.repair) };
     let lines: Vec<Line> = findings.into_iter().map(judge).collect();
-    let code = report::exit_code(&examination, &lines);
+    let mut code = report::exit_code(&examination, &lines);
     let document = report::document(&examination, &lines);
     let conclusion = report::conclusion(&examination, &lines);
     match arguments.json {
         true => printer.say(&document),
         false => conclusion.iter().for_each(|line| printer.say(line)),
     }
+    let summaries = examination.pools.iter().map(report::summary);
+    let findings = Findings {
+        text: summaries.chain(conclusion).map(|line| line + "\n").collect(),
+        json: document,
+        run_dirs: examination.machine.iter().map(|look| look.path.clone()).collect(),
+    };
     // With its locks, which a daemon may wait for.
     drop(examination);
+    let collect = || Bundle::collect(&config, sockets.as_ref(), findings, arguments.log.as_deref());
+    match arguments.bundle.as_deref().map(|path| collect().write(path)) {
+        None => {}
+        Some(Ok(summary)) if arguments.json => hint(&summary),
+        Some(Ok(summary)) => printer.say(summary),
+        Some(Err(error)) => {
+            hint(&error.to_string());
+            code = COULD_NOT_LOOK;
+        }
+    }
     printer.finish();
     if code == COULD_NOT_LOOK {
         hint_at_root();

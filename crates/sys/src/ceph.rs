@@ -19,6 +19,7 @@ mod objects;
 mod omap;
 mod snapshots;
 mod trash;
+mod version;
 mod watchers;
 
 pub use cluster::{Cluster, ClusterConfig, FENCED_FOR};
@@ -30,4 +31,5 @@ pub use objects::IoCtx;
 pub use omap::{Update, UpdateOutcome};
 pub use snapshots::{ImageSnapshot, SnapshotRef, SnapshotSpace};
 pub use trash::{TRASH, Trashed};
+pub use version::library_versions;
 pub use watchers::Watcher;

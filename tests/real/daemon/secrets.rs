@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use orlop_tests::*;
 
-const SECRET: &str = "canary-c7e1f0";
+pub(crate) const SECRET: &str = "canary-c7e1f0";
 /// A commit interval whose digits cannot be part of a time stamp in the log.
 const FLAG: &str = "commit=1873131";
 const OTHER_FLAG: &str = "commit=1873132";
-const FLAG_VALUE: &str = "1873131";
+pub(crate) const FLAG_VALUE: &str = "1873131";
 const REFUSED_FLAG: &str = "password=canary-9b3d55";
 
 fn secrets() -> BTreeMap<String, String> {
@@ -20,7 +20,7 @@ fn secrets() -> BTreeMap<String, String> {
 }
 
 /// Every call that carries secrets, with the canary in them.
-async fn use_secrets_everywhere(client: &Client) {
+pub(crate) async fn use_secrets_everywhere(client: &Client) {
     let flagged = mount("ext4").flags(&[FLAG]);
     let mut create = client.create("v").size(64 * MIB).capability(flagged.clone());
     create.request.secrets = secrets();
@@ -108,7 +108,7 @@ async fn snapshot_with_secrets(client: &Client, id: &str) -> String {
     snapshot
 }
 
-async fn stage_with_secrets(client: &Client, name: &str) -> OnNode {
+pub(crate) async fn stage_with_secrets(client: &Client, name: &str) -> OnNode {
     let flagged = mount("ext4").flags(&[FLAG]);
     // With mkfs options a volume is not created from a template.
     let create = client.create(name).size(64 * MIB).parameter("mkfsOptions", "-L secret");

@@ -192,9 +192,13 @@ pub(crate) fn contents(inspection: &Inspection) -> String {
 /// Pools and run directories are closed to other users, which is the usual reason for a failure.
 pub(crate) fn hint_at_root() {
     if !rustix::process::geteuid().is_root() {
-        // A closed stderr is no reason to change the exit code.
-        let _ = writeln!(std::io::stderr(), "orlop: this was not run as root, which it needs");
+        hint("this was not run as root, which it needs");
     }
+}
+
+pub(crate) fn hint(text: &str) {
+    // A closed stderr is no reason to change the exit code.
+    let _ = writeln!(std::io::stderr(), "orlop: {text}");
 }
 
 /// Prints from a thread: output that is not read, as in `| less`, must not keep the locks of pools, which

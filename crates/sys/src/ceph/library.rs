@@ -58,6 +58,7 @@ macro_rules! library {
 }
 
 library! { Rados, "librados.so.2":
+    fn rados_version(*mut c_int, *mut c_int, *mut c_int);
     fn rados_create2(*mut Handle, Text, Text, u64) -> c_int;
     fn rados_conf_set(Handle, Text, Text) -> c_int;
     fn rados_connect(Handle) -> c_int;
@@ -112,6 +113,7 @@ library! { Rados, "librados.so.2":
 }
 
 library! { Rbd, "librbd.so.1":
+    fn rbd_version(*mut c_int, *mut c_int, *mut c_int);
     fn rbd_image_options_create(*mut Handle);
     fn rbd_image_options_destroy(Handle);
     fn rbd_image_options_set_uint64(Handle, c_int, u64) -> c_int;

@@ -1,0 +1,155 @@
+//! Mounts, loop devices and log lines that concern the pools.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use orlop_sys::loopdev::{self, BackedDevice};
+use orlop_sys::mounts::{self, MountEntry};
+use orlop_sys::tool;
+
+use crate::config::{Config, PoolConfig};
+
+/// How much of a log is taken, from its end.
+const LOG_BYTES: u64 = 1 << 20;
+const LOG_LINES: &str = "10000";
+const JOURNAL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Options that have no value, which say how a mount behaves and nothing else.
+const SHOWN_OPTIONS: [&str; 11] = [
+    "ro",
+    "rw",
+    "nosuid",
+    "nodev",
+    "noexec",
+    "noatime",
+    "relatime",
+    "nodiratime",
+    "emergency_ro",
+    "shutdown",
+    "sync",
+];
+
+fn directories(config: &Config) -> Vec<PathBuf> {
+    let pools = config.pools.iter().filter_map(PoolConfig::directory);
+    // As the kernel names them.
+    pools.map(|path| path.canonicalize().unwrap_or(path)).collect()
+}
+
+fn devices_of(config: &Config) -> Result<Vec<BackedDevice>, String> {
+    let directories = directories(config);
+    let mut devices = loopdev::all_backed().map_err(|error| error.to_string())?;
+    let exports = config.run_dir.join(&config.driver_name);
+    devices.retain(|device| {
+        device.file.starts_with(&exports)
+            || directories.iter().any(|it| device.file.starts_with(it))
+    });
+    Ok(devices)
+}
+
+/// One line for each device on a file of a pool.
+pub(super) fn loop_devices(config: &Config) -> Result<String, String> {
+    let mut text = String::new();
+    for BackedDevice { device, file, read_only, .. } in devices_of(config)? {
+        let number = device.device_number().map(|(major, minor)| format!("{major}:{minor}"));
+        let access = if read_only { "ro" } else { "rw" };
+        text.push_str(&format!(
+            "{} {} {access} {}\n",
+            device.path().display(),
+            number.unwrap_or_else(|error| error.to_string()),
+            file.display()
+        ));
+    }
+    Ok(text)
+}
+
+/// The pools, what is below them and the run directories, and every mount of a device of a pool.
+pub(super) fn mounts(config: &Config, run_dirs: &[PathBuf]) -> Result<String, String> {
+    let devices = devices_of(config)?;
+    let numbers: Vec<_> =
+        devices.iter().filter_map(|device| device.device.device_number().ok()).collect();
+    let names: Vec<PathBuf> = devices.iter().map(|device| device.device.path()).collect();
+    let mut places = directories(config);
+    places.extend(run_dirs.iter().cloned());
+    let concerns = |mount: &&MountEntry| {
+        let is_around = |place: &PathBuf| {
+            mount.mount_point.starts_with(place) || place.starts_with(&mount.mount_point)
+        };
+        let has_node = names.iter().any(|name| name.file_name() == mount.root.file_name());
+        numbers.contains(&(mount.major, mount.minor))
+            || places.iter().any(is_around)
+            || has_node && mount.root.file_name().is_some()
+    };
+    let all = mounts::all_mounts().map_err(|error| error.to_string())?;
+    let shown: Vec<String> = all.iter().filter(concerns).map(line).collect();
+    Ok(format!("# id parent device root mount-point type source options\n{}\n", shown.join("\n")))
+}
+
+/// Options with a value may come from a request, and be confidential.
+fn line(mount: &MountEntry) -> String {
+    let is_shown = |option: &&String| SHOWN_OPTIONS.contains(&option.as_str());
+    let mut options: Vec<&str> = mount
+        .options
+        .iter()
+        .chain(&mount.super_options)
+        .filter(is_shown)
+        .map(String::as_str)
+        .collect();
+    options.sort_unstable();
+    options.dedup();
+    format!(
+        "{} {} {}:{} {} {} {} {} {}",
+        mount.id,
+        mount.parent,
+        mount.major,
+        mount.minor,
+        mount.root.display(),
+        mount.mount_point.display(),
+        mount.fs_type,
+        mount.source,
+        options.join(",")
+    )
+}
+
+/// The last lines of daemons that systemd started, or that write to the journal otherwise.
+pub(super) fn journal() -> Result<String, String> {
+    const ADVICE: &str = "give the file with the daemon's log as --log, for example the output of \
+                          'kubectl logs' or 'docker logs'";
+    let (sender, printed) = mpsc::sync_channel(1);
+    let ask = move || {
+        let words = ["--no-pager", "--quiet", "--output=short-iso", "--lines", LOG_LINES];
+        let whose = ["_SYSTEMD_UNIT=orlop.service", "+", "_COMM=orlop"];
+        let asked = tool::run("journalctl", words.iter().chain(&whose));
+        // The receiver is gone only if it took too long.
+        let _ = sender.send(asked);
+    };
+    let started = thread::Builder::new().name("journal".to_owned()).spawn(ask);
+    started.map_err(|error| error.to_string())?;
+    match printed.recv_timeout(JOURNAL_TIMEOUT) {
+        Ok(Ok(output)) => match String::from_utf8_lossy(&output.stdout).into_owned() {
+            empty if empty.trim().is_empty() => {
+                Err(format!("the journal has no lines of orlop.service; {ADVICE}"))
+            }
+            lines => Ok(lines),
+        },
+        Ok(Err(error)) => Err(format!("cannot read the journal: {error}; {ADVICE}")),
+        Err(_) => Err(format!("the journal was not read within 30 seconds; {ADVICE}")),
+    }
+}
+
+/// Whole lines.
+pub(super) fn end_of_file(path: &Path) -> Result<Vec<u8>, String> {
+    let reading = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    let mut file = std::fs::File::open(path).map_err(reading)?;
+    let length = file.seek(SeekFrom::End(0)).map_err(reading)?;
+    let begin = length.saturating_sub(LOG_BYTES);
+    file.seek(SeekFrom::Start(begin)).map_err(reading)?;
+    let mut end = Vec::new();
+    file.take(LOG_BYTES).read_to_end(&mut end).map_err(reading)?;
+    match end.iter().position(|byte| *byte == b'\n') {
+        Some(first) if begin > 0 => Ok(end.split_off(first + 1)),
+        Some(_) | None => Ok(end),
+    }
+}
