@@ -52,7 +52,7 @@ impl ConfigError {
 }
 
 /// Settings that fit together.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) mode: Mode,
     /// A controller without pools, which carries every call to its peers.
@@ -170,7 +170,7 @@ pub(crate) struct Flags {
     pub(crate) page_listen: Option<OsString>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct LogConfig {
     pub(crate) filter: String,
     pub(crate) format: LogFormat,

@@ -17,7 +17,8 @@ use orlop_model::{Finding, HealthReason, Remedy};
 use crate::config;
 use crate::served_before::remember_served_pools;
 use bundle::{Bundle, Findings};
-use examination::{Examination, Found, PoolSeen};
+pub(crate) use examination::Examination;
+use examination::{Found, PoolSeen};
 pub(crate) use report::{
     COULD_NOT_LOOK, FINDINGS, Line, Printer, RepairOutcome, contents, hint, hint_at_root,
 };

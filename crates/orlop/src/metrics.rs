@@ -2,6 +2,7 @@
 //! for, and nothing waits for a pool that hangs. docs/metrics.md has the table of all names.
 
 mod calls;
+mod doctor;
 mod family;
 mod peers;
 mod pools;
@@ -16,7 +17,9 @@ use orlop_engine::Engine;
 use tokio::sync::Semaphore;
 
 use crate::cluster::PeersInView;
+use crate::config::Config;
 use crate::telemetry;
+use doctor::FindingsInView;
 use family::{Family, Kind};
 use trend::Trends;
 
@@ -37,6 +40,7 @@ pub(crate) struct Metrics {
     /// `None`: the daemon has no peers.
     peers: Option<PeersInView>,
     trends: Mutex<Trends>,
+    doctor: FindingsInView,
     /// How many clients may be answered at once.
     pub(crate) scrapes: Arc<Semaphore>,
 }
@@ -45,9 +49,16 @@ pub(crate) struct Metrics {
 const SCRAPES: usize = 4;
 
 impl Metrics {
-    pub(crate) fn new(about: About, executor: Arc<Executor>, peers: Option<PeersInView>) -> Self {
+    /// `config` is for the doctor, which examines the pools now and then.
+    pub(crate) fn new(
+        about: About,
+        executor: Arc<Executor>,
+        peers: Option<PeersInView>,
+        config: &Config,
+    ) -> Self {
         let scrapes = Arc::new(Semaphore::new(SCRAPES));
-        Self { about, executor, peers, trends: Mutex::default(), scrapes }
+        let doctor = FindingsInView::new(config);
+        Self { about, executor, peers, trends: Mutex::default(), doctor, scrapes }
     }
 
     /// Takes as long as the slowest pool, and a few seconds at most; on a thread that may wait.
@@ -62,7 +73,9 @@ impl Metrics {
         );
         all.push(spans_dropped());
         all.extend(calls::families(&self.executor, engine));
-        all.extend(pools::families(engine, &self.trends));
+        let pools = engine.map(Engine::pool_figures).unwrap_or_default();
+        all.extend(pools::families(&pools, &self.trends));
+        all.extend(self.doctor.families(&pools));
         all.extend(freezes(engine));
         all.extend(volumes::families(engine.filter(|_| self.about.volumes)));
         all.extend(peers::families(self.peers.as_ref()));

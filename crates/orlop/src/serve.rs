@@ -167,7 +167,7 @@ async fn run(
         Arc::new(Page::new(about.clone(), config.mode, core, sockets.csi.clone(), page.token_file))
     });
     let watching = page.as_ref().map(|page| tokio::spawn(Arc::clone(page).watch()));
-    let metrics = Arc::new(Metrics::new(about, shared_core(), peers));
+    let metrics = Arc::new(Metrics::new(about, shared_core(), peers, &config));
     let answer_http = |(listener, wanted): (HttpListener, WantedListener)| {
         let metrics = wanted.has_metrics.then(|| Arc::clone(&metrics));
         let page = page.clone().filter(|_| wanted.has_page);

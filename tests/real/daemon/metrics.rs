@@ -136,6 +136,12 @@ async fn every_metric_is_documented_and_those_that_rules_name_exist() {
     let node = client.on_node(&volume, mount("ext4"));
     node.up().await;
     client.snapshot("snapshot", &node.id).await.unwrap();
+    std::fs::create_dir(pool.path.join("volumes/stray")).unwrap();
+    // The first one begins an examination.
+    until("the pool is examined", || async {
+        scrape(&socket).await.find("orlop_doctor_unexamined", &[]).is_some()
+    })
+    .await;
     let scraped = scrape(&socket).await;
     let documented = documented();
     let kinds: BTreeMap<_, _> =
@@ -257,6 +263,31 @@ async fn metrics_tell_what_happens() {
     assert_eq!(short.value("orlop_pool_available_bytes", &ours), 0.0);
     hog.set_len(0).unwrap();
     assert_eq!(scrape(&socket).await.value("orlop_pool_below_floor", &ours), 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn findings_of_the_doctor_are_counted() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, GIB);
+    let (launch, socket) = with_metrics(Launch::on(&pool));
+    let mut daemon = launch.start().await;
+    let client = daemon.client();
+    let id = client.create("v").size(16 * MIB).block().done().await.volume_id;
+    std::fs::remove_file(pool.volume_record(&id)).unwrap();
+    assert_eq!(scrape(&socket).await.find("orlop_doctor_unexamined", &[]), None);
+    until("the pool is examined", || async {
+        scrape(&socket).await.find("orlop_doctor_unexamined", &[]) == Some(0.0)
+    })
+    .await;
+    let scraped = scrape(&socket).await;
+    let labels = [("pool", "default"), ("code", "data-without-record")];
+    assert_eq!(scraped.value("orlop_doctor_findings", &labels), 1.0);
+    let all: Vec<_> =
+        scraped.samples.keys().filter(|(name, _)| name == "orlop_doctor_findings").collect();
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(scraped.value("orlop_doctor_examination_timestamp_seconds", &[]) > 1.6e9);
+    assert!(pool.volume_data(&id).exists(), "an examination repairs nothing");
+    daemon.terminate();
 }
 
 #[tokio::test(flavor = "multi_thread")]

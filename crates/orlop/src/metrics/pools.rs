@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use orlop_engine::{Engine, PoolFigures, PoolState};
+use orlop_engine::{PoolFigures, PoolState};
 
 use super::family::{Family, Kind};
 use super::trend::Trends;
@@ -15,12 +15,11 @@ const STATES: [(PoolState, &str); 4] = [
     (PoolState::Absent, "absent"),
 ];
 
-pub(super) fn families(engine: Option<&Engine>, trends: &Mutex<Trends>) -> Vec<Family> {
-    let pools = engine.map(Engine::pool_figures).unwrap_or_default();
-    let mut all = states(&pools);
-    all.extend(spaces(&pools));
-    all.push(until_full(&pools, trends));
-    all.extend(objects(&pools));
+pub(super) fn families(pools: &[PoolFigures], trends: &Mutex<Trends>) -> Vec<Family> {
+    let mut all = states(pools);
+    all.extend(spaces(pools));
+    all.push(until_full(pools, trends));
+    all.extend(objects(pools));
     all
 }
 
