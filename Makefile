@@ -1,6 +1,9 @@
 .PHONY: help demo run deb build image image-test build-tests test unit real otel sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run page-test
 .DEFAULT_GOAL := help
 
+# Where cargo puts what it builds; scripts look there too.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
 # One build for everything that tests: another choice of packages would mean other features of
 # their dependencies, and all of it built once more.
 BUILD_ALL := cargo build --workspace --all-targets --locked
@@ -11,7 +14,7 @@ help:
 
 #: demo        what Orlop does, in half a minute on a throw-away pool that is removed at the end; as root
 demo: build
-	@target/release/orlop demo
+	@$(TARGET)/release/orlop demo
 
 #: run         the daemon on a new pool under .run/, until Ctrl-C; root, for staging
 run: build
@@ -106,12 +109,12 @@ bench:
 #: bench-delta what changed blocks of a 100 GiB volume cost; as root, on an idle machine
 bench-delta:
 	cargo build --release --locked --package orlop --package orlop-bench
-	target/release/orlop-bench delta
+	$(TARGET)/release/orlop-bench delta
 
 #: bench-hop   what it costs that a router carries a call; as root, on an idle machine
 bench-hop:
 	cargo build --release --locked --package orlop --package orlop-bench
-	target/release/orlop-bench hop
+	$(TARGET)/release/orlop-bench hop
 
 #: e2e-kubernetes  a real Kubernetes of two nodes on this machine, with the chart's manifests: our scenarios, the
 #:             examples and the official suite for CSI drivers; as root, an hour, 20 minutes more for the first builds
