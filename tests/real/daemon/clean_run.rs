@@ -17,6 +17,30 @@ async fn clean_run_refuses_while_a_daemon_uses_the_pool() {
     daemon.terminate();
 }
 
+/// It is not below the directory that is to be removed, so only the client's notes name it.
+#[tokio::test(flavor = "multi_thread")]
+async fn clean_run_names_what_is_mounted_by_hand() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let elsewhere = Scratch::new();
+    let target = elsewhere.join("by hand");
+    let launch = daemon.launch().clone();
+    let mount = ["volume", "mount", "kept", target.to_str().unwrap()];
+    for words in [&["volume", "create", "kept", "--size", "16MiB", "--fs", "ext4"][..], &mount] {
+        assert!(launch.run(words).status.success(), "{words:?}");
+    }
+    daemon.terminate();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/clean-run");
+    let home = format!("ORLOP_TEST_HOME={}", pool.scratch().path().display());
+    let refused = tool::run("env", [home.as_str(), script]).unwrap_err().to_string();
+    assert!(refused.contains(&format!("mounted by hand: {}", target.display())), "{refused}");
+    assert!(refused.contains("orlop volume unmount"), "{refused}");
+    daemon.restart().await;
+    assert!(launch.run(&["volume", "unmount", "kept"]).status.success());
+    daemon.terminate();
+}
+
 /// A script in the background, as in a terminal. Killed when dropped.
 struct Script(std::process::Child);
 
@@ -63,6 +87,15 @@ async fn run_serves_a_managed_pool_and_says_what_to_type_next() {
     let export = text.lines().find_map(|line| line.trim().strip_prefix("export ")).unwrap();
     let probe = text.lines().find(|line| line.ends_with(" probe --ready")).unwrap();
     tool::run("sh", ["-c", &format!("export {export}; {probe}")]).unwrap();
+    // A second one ends at once, and does not pretend to be the first.
+    let words = [
+        format!("ORLOP_TEST_HOME={}", home.display()),
+        format!("ORLOP_TEST_BINARY={}", binary().display()),
+        format!("{scripts}/run"),
+    ];
+    let refused = tool::run("env", &words).unwrap_err().to_string();
+    assert!(refused.contains("a daemon runs here already"), "{refused}");
+    assert!(!refused.contains("The daemon is ready"), "{refused}");
     let pid = rustix::process::Pid::from_child(&run.0);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert!(run.0.wait().unwrap().success(), "{}", std::fs::read_to_string(&said).unwrap());
