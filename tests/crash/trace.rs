@@ -254,7 +254,7 @@ impl Findings {
     fn of(texts: &Texts, ours: &BTreeSet<u32>) -> Self {
         let mut findings = Self::default();
         for text in ours.iter().filter_map(|thread| texts.get(thread)) {
-            for life in lives(text).filter(|life| !life.iter().copied().any(is_program)) {
+            for life in lives(text).filter(|life| !is_of_program(life)) {
                 // What is pending in the end counts for nothing: killed after an effect, at its point,
                 // the point's note may be cut off.
                 let mut thread = Thread::default();
@@ -283,6 +283,10 @@ fn lives(text: &str) -> impl Iterator<Item = Vec<&str>> {
     lives.into_iter()
 }
 
+fn is_of_program(life: &[&str]) -> bool {
+    life.iter().copied().any(is_program)
+}
+
 /// That the daemon started: mkfs, or its helper by way of /proc/self/exe.
 fn is_program(call: &str) -> bool {
     let executed = call.strip_prefix(EXECUTE).and_then(|call| call.strip_prefix("(\""));
@@ -297,7 +301,8 @@ fn threads_of(texts: &Texts, daemons: &BTreeSet<u32>) -> BTreeSet<u32> {
     let mut found: Vec<u32> = daemons.iter().copied().collect();
     while let Some(thread) = found.pop() {
         if ours.insert(thread) {
-            let calls = texts.get(&thread).into_iter().flat_map(|text| text.lines());
+            let lives = texts.get(&thread).into_iter().flat_map(|text| lives(text));
+            let calls = lives.filter(|life| !is_of_program(life)).flatten();
             found.extend(calls.filter_map(thread_made_by));
         }
     }
@@ -305,10 +310,14 @@ fn threads_of(texts: &Texts, daemons: &BTreeSet<u32>) -> BTreeSet<u32> {
 }
 
 /// Numbers that programs, or threads of programs, had as well: what is in their files may be of either.
+/// A program itself may have had the number of one of our threads.
 fn used_otherwise(texts: &Texts, ours: &BTreeSet<u32>) -> BTreeSet<u32> {
-    let calls = texts.iter().flat_map(|(by, text)| text.lines().map(move |call| (by, call)));
-    let others = calls.filter(|(by, call)| !(ours.contains(by) && makes_thread(call)));
-    others.filter_map(|(_, call)| made_by(call)).collect()
+    let lives = texts.iter().flat_map(|(by, text)| lives(text).map(move |life| (by, life)));
+    let calls = lives.flat_map(|(by, life)| {
+        let ours = ours.contains(by) && !is_of_program(&life);
+        life.into_iter().filter(move |call| !(ours && makes_thread(call)))
+    });
+    calls.filter_map(made_by).collect()
 }
 
 fn thread_made_by(call: &str) -> Option<u32> {
@@ -373,4 +382,17 @@ fn a_program_with_the_number_of_a_thread_is_no_thread() {
     let ours = threads_of(&texts, &BTreeSet::from([1]));
     assert_eq!(ours, BTreeSet::from([1, 7]));
     assert_eq!(used_otherwise(&texts, &ours), BTreeSet::from([7, 9]));
+}
+
+#[test]
+fn threads_of_a_program_with_a_reused_number_are_not_ours() {
+    let program = "execve(\"/sbin/mkfs.xfs\", [], 0x1) = 0\nclone3({flags=CLONE_THREAD}, 88) = 8\n";
+    let texts = Texts::from([
+        (1, "clone3({flags=CLONE_THREAD}, 88) = 7\n".to_owned()),
+        (7, format!("+++ exited with 0 +++\n{program}+++ exited with 0 +++\n")),
+        (8, "pwrite64(3</pool/a>, \"\", 0, 0) = 0\n".to_owned()),
+    ]);
+    let ours = threads_of(&texts, &BTreeSet::from([1]));
+    assert_eq!(ours, BTreeSet::from([1, 7]));
+    assert_eq!(used_otherwise(&texts, &ours), BTreeSet::from([8]));
 }
