@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -19,6 +19,9 @@ use crate::mounts::{self, MountEntry};
 
 /// For all devices of other programs together; the usual answer takes microseconds.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// After this long without an answer, further threads ask the remaining devices.
+const SLOW_ANSWER: Duration = Duration::from_millis(50);
 
 /// Devices that did not answer in time. A thread still waits for each, and keeps it from being
 /// attached to another file, so they are not asked again: there is never more than one such thread
@@ -99,15 +102,16 @@ fn answers_of(mut devices: Vec<BackedDevice>) -> Result<Vec<Result<Option<LoopSt
         let unanswered = unanswered();
         devices.retain(|there| !unanswered.contains(&there.device));
     }
-    let (answer, answers) = channel();
-    for there in &devices {
-        ask(&there.device, answer.clone())?;
+    if devices.is_empty() {
+        return Ok(Vec::new());
     }
-    drop(answer);
-    let mut given = within_patience(&answers);
+    let (queue, answers) = Queue::of(&devices);
+    queue.start_thread()?;
+    let mut given = within_timeout(&queue, &answers, devices.len());
     // No answer comes between the last look and the note that there is none.
     let mut unanswered = unanswered();
     given.extend(answers.try_iter());
+    let never_asked = queue.close();
     let answered: HashSet<_> = given.iter().map(|(device, _)| device.clone()).collect();
     for there in devices.into_iter().filter(|there| !answered.contains(&there.device)) {
         tracing::warn!(
@@ -116,27 +120,75 @@ fn answers_of(mut devices: Vec<BackedDevice>) -> Result<Vec<Result<Option<LoopSt
             "a loop device is not listed: its file does not answer; if the file's server is dead, end \
              it and detach the device"
         );
-        unanswered.push(there.device);
+        if !never_asked.contains(&there.device) {
+            unanswered.push(there.device);
+        }
     }
     Ok(given.into_iter().map(|(_, status)| status).collect())
 }
 
-fn within_patience(answers: &Receiver<Answer>) -> Vec<Answer> {
-    let deadline = Instant::now() + LISTING_TIMEOUT;
-    let next = || answers.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();
-    std::iter::from_fn(next).collect()
+/// Devices to ask, one after the other by one thread. When one does not answer soon, there are twice as many
+/// threads for the rest: a device that hangs costs a thread, and all that answer share one.
+struct Queue {
+    waiting: Mutex<Vec<LoopDevice>>,
+    answer: Sender<Answer>,
 }
 
-fn ask(device: &LoopDevice, answer: Sender<Answer>) -> Result<()> {
-    let (asked, path) = (device.clone(), device.path());
-    let asking = std::thread::Builder::new().name(device.name()).spawn(move || {
-        let status = status(&asked);
-        let mut unanswered = unanswered();
-        unanswered.retain(|device| *device != asked);
-        // The caller may have given up.
-        let _ = answer.send((asked, status));
-    });
-    asking.map(drop).on("start a thread to ask", &path)
+impl Queue {
+    fn of(devices: &[BackedDevice]) -> (Arc<Self>, Receiver<Answer>) {
+        let waiting = devices.iter().rev().map(|there| there.device.clone()).collect();
+        let (answer, answers) = channel();
+        (Arc::new(Self { waiting: Mutex::new(waiting), answer }), answers)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<LoopDevice>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<LoopDevice> {
+        self.waiting().pop()
+    }
+
+    /// Nothing is asked from now on. Returns what was not.
+    fn close(&self) -> Vec<LoopDevice> {
+        std::mem::take(&mut *self.waiting())
+    }
+
+    fn start_thread(self: &Arc<Self>) -> Result<()> {
+        let queue = Arc::clone(self);
+        let ask = move || {
+            while let Some(device) = queue.next() {
+                let status = status(&device);
+                let mut unanswered = unanswered();
+                unanswered.retain(|hung| *hung != device);
+                // The caller may have given up.
+                let _ = queue.answer.send((device, status));
+            }
+        };
+        let started = std::thread::Builder::new().name("loop-status".to_owned()).spawn(ask);
+        started.map(drop).on("start a thread to ask the devices of", Path::new("/sys/block"))
+    }
+}
+
+/// The answers that come within [`LISTING_TIMEOUT`], of so many devices.
+fn within_timeout(queue: &Arc<Queue>, answers: &Receiver<Answer>, devices: usize) -> Vec<Answer> {
+    let deadline = Instant::now() + LISTING_TIMEOUT;
+    let mut given = Vec::new();
+    let mut threads = 1;
+    while given.len() < devices {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match answers.recv_timeout(left.min(SLOW_ANSWER)) {
+            Ok(answer) => given.push(answer),
+            Err(_) if left.is_zero() => break,
+            Err(_) => {
+                let waiting = queue.waiting().len();
+                // If no thread can be started, those that there are go on.
+                let more = (0..threads.min(waiting)).take_while(|_| queue.start_thread().is_ok());
+                threads += more.count();
+            }
+        }
+    }
+    given
 }
 
 #[cfg(test)]

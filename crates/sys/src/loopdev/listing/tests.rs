@@ -133,3 +133,50 @@ fn a_device_on_a_file_that_is_bound_at_another_path_is_listed() {
     assert!(has(&attached(|_| false).unwrap(), &disk.device));
     assert_eq!(super::super::find(&image, false).unwrap(), Some(disk.device.clone()));
 }
+
+/// A start lists the devices several times: on a node with hundreds, a thread for each is felt.
+#[test]
+fn devices_that_answer_share_a_thread() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disks: Vec<_> = (0..8)
+        .map(|number| {
+            let directory = dir.path().join(number.to_string());
+            std::fs::create_dir(&directory).unwrap();
+            Disk::new(&directory, MIB)
+        })
+        .collect();
+    let devices: Vec<_> =
+        disks.iter().map(|disk| backing(&disk.device).unwrap().unwrap()).collect();
+    let (queue, answers) = Queue::of(&devices);
+    queue.start_thread().unwrap();
+    let given: Vec<_> = answers.iter().take(devices.len()).collect();
+    let asked: Vec<_> = given.into_iter().map(|(device, _)| device).collect();
+    let all: Vec<_> = devices.into_iter().map(|there| there.device).collect();
+    assert_eq!(asked, all);
+    assert_eq!(queue.close(), []);
+}
+
+#[test]
+fn hung_devices_keep_no_others_from_being_asked() {
+    if !root() {
+        return;
+    }
+    let (dir, own) = (scratch(), scratch());
+    let disk = Disk::new(own.path(), MIB);
+    let shown = ShownElsewhere::new(dir.path());
+    let of = |device: &LoopDevice| backing(device).unwrap().unwrap();
+    let devices = [of(&shown.device), of(&disk.device)];
+    shown.fall_silent();
+    let (queue, answers) = Queue::of(&devices);
+    queue.start_thread().unwrap();
+    let given = within_timeout(&queue, &answers, devices.len());
+    let answered: Vec<_> = given.into_iter().map(|(device, _)| device).collect();
+    assert_eq!(answered, [disk.device.clone()]);
+    shown.signal(Signal::CONT);
+    let (late, status) = answers.recv().unwrap();
+    assert_eq!(late, shown.device);
+    assert!(status.unwrap().is_some());
+}
