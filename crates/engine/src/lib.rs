@@ -29,6 +29,7 @@ mod overview;
 mod placement;
 mod pool_breaker;
 mod publish;
+mod query_threads;
 mod quiesce;
 mod reclaim;
 mod recover;

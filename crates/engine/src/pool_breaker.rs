@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use orlop_model::{Device, DeviceAccess, Error, PoolId, Result, StorageProbe, VolumeId};
 
 use crate::engine::{Engine, PoolRef};
+use crate::query_threads::QueryThreads;
 
 /// A call that runs for this long is a reason to probe its pool.
 const SLOW_CALL: Duration = Duration::from_secs(5);
@@ -35,6 +36,7 @@ pub(crate) struct PoolBreaker {
     pool: PoolRef,
     state: Mutex<BreakerState>,
     left: Condvar,
+    query_threads: QueryThreads,
     attach_failures: AtomicU64,
 }
 
@@ -110,6 +112,7 @@ impl PoolBreaker {
             pool,
             state: Mutex::new(state),
             left: Condvar::new(),
+            query_threads: QueryThreads::default(),
             attach_failures: AtomicU64::new(0),
         }
     }
@@ -228,9 +231,9 @@ impl PoolBreaker {
             // The caller may have given up.
             let _ = answer.send(answer_now);
         };
-        if !spawned("pool-question", asking) {
+        if let Err(error) = self.query_threads.run(asking) {
             let asking = format!("query pool {}", self.pool.name());
-            return Err(Error::failed(asking, "the kernel refuses to start another thread"));
+            return Err(Error::failed(asking, format!("cannot start a thread: {error}")));
         }
         answered.recv_timeout(QUERY_TIMEOUT).map_err(|reason| match reason {
             RecvTimeoutError::Timeout => self.hung_error(),
