@@ -174,7 +174,7 @@ fn hung_devices_keep_no_others_from_being_asked() {
     queue.start_thread().unwrap();
     let given = within_timeout(&queue, &answers, devices.len());
     let answered: Vec<_> = given.into_iter().map(|(device, _)| device).collect();
-    assert_eq!(answered, [disk.device.clone()]);
+    assert_eq!(answered, std::slice::from_ref(&disk.device));
     shown.signal(Signal::CONT);
     let (late, status) = answers.recv().unwrap();
     assert_eq!(late, shown.device);
