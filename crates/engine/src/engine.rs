@@ -18,6 +18,7 @@ use crate::lost_writes::WritebackChecks;
 use crate::node_volume_count::{NodeVolumeCount, SharedVolumeCount};
 use crate::pool_breaker::PoolBreaker;
 use crate::request::NodeInfo;
+use crate::sharing::sharing;
 use crate::stage_failures::StageFailures;
 use crate::volume_group::Membership;
 
@@ -102,7 +103,7 @@ impl Engine {
         self.take_over_moved(&pool)?;
         self.report_unrecorded(&pool)?;
         self.restore_limits(&pool)?;
-        self.take_over_local(&pool)?;
+        sharing(&pool).take_over(self)?;
         let mut with = self.clone();
         with.absent.retain(|absent| absent.name != pool.name());
         let breaker = Arc::new(PoolBreaker::of(Arc::clone(&pool)));

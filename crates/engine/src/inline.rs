@@ -12,7 +12,7 @@ use orlop_model::{
 
 use crate::engine::{Engine, PoolRef, rolled_back};
 use crate::request::{CreateVolume, InlineVolume, PublishVolume, VolumeRef};
-use crate::sharing::inline_elsewhere;
+use crate::sharing::sharing;
 
 /// May a publish that fails delete the volume?
 enum Discardable {
@@ -168,7 +168,7 @@ impl Engine {
         if !ephemeral || !node.publications.is_empty() {
             return Ok(());
         }
-        if let Some(owner) = inline_elsewhere(pool, id)? {
+        if let Some(owner) = sharing(pool).inline_elsewhere(id)? {
             // It may be down, and its workload may come back with it.
             tracing::info!(
                 volume = %id,

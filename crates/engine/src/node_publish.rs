@@ -9,7 +9,7 @@ use crate::engine::{Engine, PoolRef, rolled_back};
 use crate::mount_group::check_group;
 use crate::node_stage::wants_read_only;
 use crate::request::{PublishVolume, PublishWay, VolumeRef, check_context};
-use crate::sharing::SharedPool;
+use crate::sharing::sharing;
 
 /// What becomes of the file or directory that a volume was published at.
 #[derive(Clone, Copy)]
@@ -42,9 +42,7 @@ impl Engine {
         request: &PublishVolume,
     ) -> Result<()> {
         let stage = self.require_stage(pool, &record.id, staging)?;
-        if let Some(side) = pool.shared() {
-            SharedPool::new(self, side).check_reachable(&record.id)?;
-        }
+        sharing(pool).check_reachable(&record.id)?;
         let node = self.host().node_record(&record.id)?;
         let made_before = node.publication(&request.target).is_some_and(|p| p.target_made);
         let wanted = Publication {

@@ -17,7 +17,7 @@ use crate::difference::{capability_differs, readonly_differs};
 use crate::engine::{Engine, PoolRef, rolled_back};
 use crate::mount_group::is_published_for;
 use crate::request::{StageVolume, check_context};
-use crate::sharing::{SharedPool, is_read_with_others};
+use crate::sharing::sharing;
 use filesystem::mounted_or_no_room;
 
 mod filesystem;
@@ -105,17 +105,12 @@ impl Engine {
             let live = self.live_publications(pool, &record.id)?;
             check_same_stage(record, current, &wanted, &live)?;
         }
-        if let Some(shared) = pool.shared().map(|side| SharedPool::new(self, side)) {
-            shared.check_published_here(record, &wanted)?;
-            match &current {
-                Some(_) => shared.check_reachable(&record.id)?,
-                None => shared.check_room_for(&record.id)?,
-            }
-        }
         if current.is_some() {
+            sharing(pool).check_staged(self, record, &wanted)?;
             self.complete_stage(pool, record, &wanted)?;
             return Ok(FoundOnNode::Stage);
         }
+        sharing(pool).check_stage(self, record, &wanted)?;
         let mut node = self.host().node_record(&record.id)?;
         let found = self.found_without_record(pool, &record.id, &node, &wanted)?;
         node.stage = Some(wanted.clone());
@@ -254,9 +249,7 @@ impl Engine {
         let fs = match access {
             DeviceAccess::ReadWrite => {
                 let record = self.record_now(pool, &record.id)?;
-                if let Some(side) = pool.shared() {
-                    SharedPool::new(self, side).check_published_here(&record, wanted)?;
-                }
+                sharing(pool).check_published_here(self, &record, wanted)?;
                 self.prepare_filesystem(pool, &record, &device, mount, wanted.read_only)?
             }
             DeviceAccess::ReadOnly => self.prepared_filesystem(pool, &record.id)?,
@@ -338,8 +331,8 @@ pub(crate) fn wants_read_only(access: &AccessType) -> bool {
 /// A mount is read-only by its flags, on a device that can replay a journal. A raw device has to
 /// refuse writes itself, and so has one that other nodes read at the same time.
 pub(crate) fn stage_access(pool: &PoolRef, stage: &Stage) -> DeviceAccess {
-    let refuses_writes =
-        stage.read_only && (stage.capability.is_block() || is_read_with_others(pool, stage));
+    let refuses_writes = stage.read_only
+        && (stage.capability.is_block() || sharing(pool).is_read_with_others(stage));
     if refuses_writes { DeviceAccess::ReadOnly } else { DeviceAccess::ReadWrite }
 }
 

@@ -9,7 +9,7 @@ use crate::engine::{Engine, PoolRef};
 use crate::lost_writes::WrittenAt;
 use crate::node_stage::stage_access;
 use crate::request::{VolumeRef, VolumeStats, VolumeUsage};
-use crate::sharing::device_trouble;
+use crate::sharing::sharing;
 
 /// What this node sees of a volume at a path where it is staged or published.
 struct NodeView {
@@ -106,7 +106,7 @@ impl Engine {
             let gone = "the volume's device is gone from this node";
             return Ok(NodeView::without_device(HealthReason::DeviceMissing, gone));
         };
-        if let Some(trouble) = device_trouble(pool, id)? {
+        if let Some(trouble) = sharing(pool).device_trouble(id)? {
             return Ok(NodeView::without_device(HealthReason::DeviceErrors, trouble));
         }
         let stats = match stage.capability.is_block() {

@@ -9,7 +9,7 @@ use orlop_model::{
 
 use crate::engine::{Engine, PoolRef};
 use crate::request::CreateVolume;
-use crate::sharing::may_be_mounted_by_many_writers;
+use crate::sharing::sharing;
 
 /// What limits the choice.
 pub(crate) struct Wanted<'a> {
@@ -171,7 +171,8 @@ fn able_pools(pools: Vec<PoolRef>, capabilities: &CapabilitySet) -> Result<Vec<P
     if !written_by_many {
         return Ok(pools);
     }
-    let able: Vec<_> = pools.into_iter().filter(may_be_mounted_by_many_writers).collect();
+    let able: Vec<_> =
+        pools.into_iter().filter(|pool| sharing(pool).allows_many_mounted_writers()).collect();
     if able.is_empty() {
         return Err(Error::invalid(
             "volume_capabilities",

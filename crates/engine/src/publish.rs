@@ -7,11 +7,13 @@ use orlop_model::{
 use crate::difference::{capability_differs, readonly_differs};
 use crate::engine::{Engine, PoolRef, note_volume_name};
 use crate::request::{ControllerPublish, PublishContext, check_context};
+use crate::sharing::{Sharing, sharing};
 
 impl Engine {
     pub fn controller_publish(&self, request: &ControllerPublish) -> Result<PublishContext> {
         let _lock = self.locks().volume(request.volume.digest())?;
         let (pool, record) = self.require_subject(&request.volume)?;
+        let sharing = sharing(pool);
         let existing = record.published.get(&request.node);
         // What holds is answered, also while the pool does not know the node.
         if existing.is_none_or(|existing| existing.leaving) {
@@ -23,13 +25,15 @@ impl Engine {
         match existing {
             // A controller was killed while it took the volume from this node.
             Some(existing) if existing.leaving => {
-                self.ensure_left(pool, &record.id, std::slice::from_ref(&request.node))?;
+                sharing.ensure_unpublished(&record.id, std::slice::from_ref(&request.node))?;
             }
             Some(existing) => return check_same_publication(request, existing).map(|()| answer),
             None => {}
         }
-        check_other_nodes(&record, request, pool.shared().is_some())?;
-        let published = self.count_in(pool, &request.node, &record.id, || publish(pool, request));
+        check_other_nodes(&*sharing, &record, request)?;
+        let published = sharing.publish_counted(self, &request.node, &record.id, &|| {
+            publish(pool, &*sharing, request)
+        });
         published.map(|()| answer)
     }
 
@@ -51,7 +55,7 @@ impl Engine {
         if leaving.is_empty() {
             return Ok(());
         }
-        self.ensure_left(pool, volume, &leaving)?;
+        sharing(pool).ensure_unpublished(volume, &leaving)?;
         for node in &leaving {
             self.node_volumes().remove(node, volume);
         }
@@ -62,17 +66,23 @@ impl Engine {
     pub fn check_node_of(&self, volume: &VolumeId, node: &NodeId) -> Result<()> {
         self.pool_of(volume)?.map_or(Ok(()), |pool| self.check_node(pool, node))
     }
+
+    fn check_node(&self, pool: &PoolRef, node: &NodeId) -> Result<()> {
+        if sharing(pool).knows_node(self, node)? {
+            return Ok(());
+        }
+        Err(Error::NoSuchNode(node.to_string()))
+    }
 }
 
 /// Where several controllers work, another one may have published the volume since it was looked
 /// at; so the look is repeated in the change, which is written only if nothing came in between.
-fn publish(pool: &PoolRef, request: &ControllerPublish) -> Result<()> {
-    let is_shared = pool.shared().is_some();
+fn publish(pool: &PoolRef, sharing: &dyn Sharing, request: &ControllerPublish) -> Result<()> {
     pool.catalogue().update_volume(&request.volume, &mut |record| {
         if let Some(existing) = record.published.get(&request.node) {
             return check_same_publication(request, existing);
         }
-        check_other_nodes(record, request, is_shared)?;
+        check_other_nodes(sharing, record, request)?;
         let publication = ControllerPublication {
             read_only: request.read_only,
             capability: request.capability.clone(),
@@ -109,9 +119,9 @@ fn check_same_publication(
 
 /// AM-09 to AM-13, CP-15, CP-16.
 fn check_other_nodes(
+    sharing: &dyn Sharing,
     record: &VolumeRecord,
     request: &ControllerPublish,
-    is_shared: bool,
 ) -> Result<()> {
     let refuse = |node: &NodeId, why: &str| {
         Err(Error::precondition(format!(
@@ -128,16 +138,11 @@ fn check_other_nodes(
         }
         let single_writer =
             [mode, other.capability.mode].contains(&AccessMode::MultiNodeSingleWriter);
-        let writes = !request.read_only && !mode.is_read_only();
-        if single_writer && other.writes() && writes {
+        if single_writer && other.writes() && request.writes() {
             return refuse(node, "which writes, and its access mode allows one writer only");
         }
-        // A node that has a filesystem mounted does not notice what others write beneath it.
-        if is_shared && !other.capability.is_block() && writes {
-            return refuse(node, "which mounts its filesystem, and no other node may write then");
-        }
-        if is_shared && !request.capability.is_block() && other.writes() {
-            return refuse(node, "which writes to it, and it cannot be mounted beside that");
+        if let Some(why) = sharing.conflict(other, request) {
+            return refuse(node, why);
         }
     }
     Ok(())

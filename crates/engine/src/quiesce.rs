@@ -9,6 +9,7 @@ use orlop_model::{
 
 use crate::engine::{Engine, PoolRef};
 use crate::locks::{Key, LockGuard};
+use crate::sharing::sharing;
 
 /// A frozen filesystem. Thawed when dropped, so that no error path and no panic leaves a
 /// workload hanging.
@@ -190,14 +191,14 @@ impl Engine {
     /// writers unless a record says otherwise.
     fn writers_of(&self, pool: &PoolRef, source: &VolumeRecord) -> Result<Writers> {
         let node = self.host().node_record(&source.id)?;
-        if self.is_written_elsewhere(pool, source) {
+        if sharing(pool).is_written_elsewhere(self, source) {
             return Ok(Writers::Elsewhere);
         }
         if node.stage.as_ref().is_some_and(|stage| stage.read_only) {
             return Ok(Writers::None);
         }
         let Some(device) = pool.devices().attached(&source.id, DeviceAccess::ReadWrite)? else {
-            let may_write = self.is_written_by_twin(pool, source, &node);
+            let may_write = sharing(pool).is_written_by_twin(self, source, &node);
             return Ok(if may_write { Writers::Elsewhere } else { Writers::None });
         };
         match &node.stage {

@@ -4,7 +4,7 @@ use orlop_model::{Error, Result, TargetPath, VolumeId};
 
 use crate::engine::Engine;
 use crate::request::{Reclaimed, VolumeRef};
-use crate::sharing::check_unpublished_anywhere;
+use crate::sharing::sharing;
 
 impl Engine {
     /// On the node, while the volume is in use. A raw device knows nothing of what is unused on
@@ -26,7 +26,7 @@ impl Engine {
     pub fn reclaim_on_pool(&self, id: &VolumeId) -> Result<Reclaimed> {
         let _lock = self.locks().volume(id.digest())?;
         let (pool, record) = self.require_subject(id)?;
-        check_unpublished_anywhere(pool, &record)?;
+        sharing(pool).check_unpublished(&record)?;
         if let Some(stage) = self.live_stage(pool, id)? {
             return Err(Error::precondition(format!(
                 "cannot reclaim space of {}: it is staged at {}; reclaim its space on the node",

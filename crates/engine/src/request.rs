@@ -100,6 +100,12 @@ pub struct ControllerPublish {
     pub context: VolumeContext,
 }
 
+impl ControllerPublish {
+    pub(crate) fn writes(&self) -> bool {
+        !self.read_only && !self.capability.mode.is_read_only()
+    }
+}
+
 /// What ControllerPublishVolume hands to the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PublishContext {

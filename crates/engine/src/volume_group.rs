@@ -15,6 +15,7 @@ use crate::engine::{Engine, PoolRef};
 use crate::list::{is_more_than, one_more_than, page};
 use crate::locks::{Key, LockGuard, Locks};
 use crate::request::{CreateVolumeGroup, Page, Volume, VolumeGroup};
+use crate::sharing::sharing;
 
 /// Which group each volume is in. Rebuilt from the pools at start. Shared pools are asked instead.
 #[derive(Debug, Default)]
@@ -210,6 +211,13 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    pub(crate) fn group_of(&self, volume: &VolumeId) -> Result<Option<VolumeGroupId>> {
+        match self.pool_of(volume)? {
+            Some(pool) => sharing(pool).group_of(self, volume),
+            None => Ok(self.membership().group_of(volume)),
+        }
     }
 
     /// The record of a group is kept with its first volume; an empty one anywhere.

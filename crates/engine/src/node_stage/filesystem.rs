@@ -11,6 +11,7 @@ use orlop_model::{
 };
 
 use crate::engine::{Engine, PoolRef};
+use crate::sharing::sharing;
 
 /// What a filesystem writes at most when it is mounted, as far as it is likely: the replay of a log.
 const MOUNT_BYTES: u64 = 16 << 20;
@@ -94,10 +95,9 @@ impl Engine {
     /// Only while the volume is this node's: a call that goes on after a long time must not say that the growth by
     /// another node is over.
     fn set_growing(&self, pool: &PoolRef, before: &VolumeRecord, growing: bool) -> Result<()> {
-        let is_shared = pool.shared().is_some();
+        let sharing = sharing(pool);
         pool.catalogue().update_volume(&before.id, &mut |record| {
-            let own = record.published.get(&self.settings().node_id);
-            let is_ours = !is_shared || record.ephemeral || own.is_some_and(|own| !own.leaving);
+            let is_ours = sharing.is_used_by_this_node(self, record);
             if !is_ours || record.capacity_bytes != before.capacity_bytes {
                 return Err(Error::busy(
                     record.label(),

@@ -84,25 +84,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Nothing of the volume is attached here any more: others need not wait for what this node had
-    /// begun, nor leave out what no node has mounted.
-    pub(super) fn leave_readers(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        if pool.shared().is_none() {
-            return Ok(());
-        }
-        let left = pool.catalogue().update_volume(id, &mut |record| {
-            if let Some(own) = record.published.get_mut(&self.settings().node_id) {
-                own.reader = ReaderState::Away;
-            }
-            Ok(())
-        });
-        match left {
-            // Then no process is left to notify.
-            Err(Error::NoSuchVolume(_) | Error::Damaged { .. }) => Ok(()),
-            left => left.map(drop),
-        }
-    }
-
     /// The record has changed since the call began: this node or another one has prepared it.
     pub(super) fn prepared_filesystem(&self, pool: &PoolRef, id: &VolumeId) -> Result<FsType> {
         match self.record_now(pool, id)?.format {

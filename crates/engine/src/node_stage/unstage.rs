@@ -9,7 +9,7 @@ use orlop_model::{
 
 use crate::engine::{Engine, PoolRef, rolled_back};
 use crate::request::VolumeRef;
-use crate::sharing::{check_answers, check_can_be_unmounted};
+use crate::sharing::sharing;
 
 impl Engine {
     /// Undoes everything that staging did (NU-02). A path at which nothing is staged is fine,
@@ -38,13 +38,13 @@ impl Engine {
         match node.stage {
             Some(stage) if stage.path == *path => {
                 self.check_unpublished(pool, id)?;
-                check_answers(pool, id)?;
+                sharing(pool).check_answers(id)?;
                 self.ensure_unstaged(pool, id, path)
             }
             // The same place by another path, or a stage of which the record was lost.
             Some(stage) if self.is_mounted_from(pool, id, path)? => {
                 self.check_unpublished(pool, id)?;
-                check_answers(pool, id)?;
+                sharing(pool).check_answers(id)?;
                 pool.devices().check_detachable(id)?;
                 self.check_written_back(id)?;
                 self.unmount(id, path)?;
@@ -58,7 +58,7 @@ impl Engine {
             // The record is lost, but the kernel knows whose this is.
             None if self.is_mounted_from(pool, id, path)? => {
                 self.check_mounted_only_at(pool, id, path)?;
-                check_answers(pool, id)?;
+                sharing(pool).check_answers(id)?;
                 self.ensure_unstaged(pool, id, path)
             }
             None => {
@@ -104,7 +104,7 @@ impl Engine {
         pool.devices().check_detachable(id)?;
         let is_mounted = self.is_mounted_from(pool, id, path)?;
         if is_mounted {
-            check_can_be_unmounted(pool, id, node.stage.as_ref())?;
+            sharing(pool).check_can_be_unmounted(id, node.stage.as_ref())?;
         }
         self.check_written_back(id)?;
         if is_mounted {
@@ -118,7 +118,7 @@ impl Engine {
             self.clear_aside(pool, id)?;
         }
         self.release_devices(pool, id, node.stage.as_ref())?;
-        self.leave_readers(pool, id)?;
+        sharing(pool).leave_readers(self, id)?;
         node.stage = None;
         node.publications = self.present_publications(pool, id)?;
         self.host().save_node_record(id, &node)
