@@ -252,6 +252,8 @@ impl ImageCapacity {
     ) {
         let mut ledger = lock(&self.ledger);
         let enter = |NewObject { record, allocated, reservation }: NewObject<'_, R>| {
+            // What was booked for an earlier creation that came to nothing.
+            ledger.release(index.take_out(record.id()));
             let charge = record.charge(allocated);
             ledger.promise(charge);
             let own = reservation.hand_over();
@@ -269,6 +271,22 @@ impl ImageCapacity {
             ledger.note_stored(own);
         }
         Ok(())
+    }
+
+    /// Books it as if it were there, until that is known.
+    pub(super) fn enter_uncertain<R: StoredRecord>(
+        &self,
+        index: &ObjectIndex<R>,
+        NewObject { record, allocated, reservation }: NewObject<'_, R>,
+    ) {
+        let mut ledger = lock(&self.ledger);
+        if index.holds(record.id()) {
+            return;
+        }
+        let charge = record.charge(allocated);
+        ledger.promise(charge);
+        let account = Account { charge, own: reservation.hand_over() };
+        index.put_uncertain(record.id(), account, reservation.shared());
     }
 
     /// It is deleted, and its space is about to be free.

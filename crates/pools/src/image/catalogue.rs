@@ -222,30 +222,24 @@ impl<R: StoredRecord> ObjectIndex<R> {
     fn checked(&self, id: &R::Id, known: RecordState<R>) -> Result<Option<R>> {
         let known = match known {
             RecordState::Unread => {
-                let read = RecordState::read_again(id, &self.directory_of(id).record())?;
-                match write(&self.entries).get_mut(id) {
-                    None => return Ok(None),
-                    Some(entry) => {
-                        if matches!(entry.record, RecordState::Unread) {
-                            entry.record = read;
-                        }
-                        entry.record.clone()
-                    }
-                }
+                self.take_in(id, RecordState::read_again(id, &self.directory_of(id).record())?)
             }
-            RecordState::Whole(_) | RecordState::Damaged(_) => known,
+            RecordState::Uncertain => {
+                self.read_uncertain(id)?.and_then(|read| self.take_in(id, read))
+            }
+            RecordState::Whole(_) | RecordState::Damaged(_) => Some(known),
         };
         match known {
-            RecordState::Whole(record) => Ok(Some(record)),
-            RecordState::Damaged(reason) => Err(self.damaged(id, &reason)),
-            RecordState::Unread => Ok(None),
+            Some(RecordState::Whole(record)) => Ok(Some(record)),
+            Some(RecordState::Damaged(reason)) => Err(self.damaged(id, &reason)),
+            Some(RecordState::Unread | RecordState::Uncertain) | None => Ok(None),
         }
     }
 
     /// For lists of records: a search by id reads an unread record anyway.
     fn read_unread(&self) {
         let unread = |(id, entry): (&R::Id, &IndexEntry<R>)| {
-            matches!(entry.record, RecordState::Unread).then(|| id.clone())
+            entry.record.is_to_be_read().then(|| id.clone())
         };
         let unread: Vec<_> = read(&self.entries).iter().filter_map(unread).collect();
         for id in unread {
@@ -272,17 +266,24 @@ impl<R: StoredRecord> ObjectIndex<R> {
 
     pub(super) fn page(&self, after: Option<&R::Id>, limit: usize) -> Vec<(R::Id, Result<R>)> {
         let limit = if limit == 0 { usize::MAX } else { limit };
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let known: Vec<_> = read(&self.entries)
-            .range((start, Bound::Unbounded))
-            .take(limit)
-            .map(|(id, entry)| (id.clone(), entry.record.clone()))
-            .collect();
-        let checked = known.into_iter().filter_map(|(id, known)| {
-            let record = self.checked(&id, known).transpose()?;
-            Some((id, record))
-        });
-        checked.collect()
+        let mut last = after.cloned();
+        let mut found = Vec::new();
+        // A page that is not full is taken for the last one.
+        while found.len() < limit {
+            let start = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let known: Vec<_> = read(&self.entries)
+                .range((start, Bound::Unbounded))
+                .take(limit - found.len())
+                .map(|(id, entry)| (id.clone(), entry.record.clone()))
+                .collect();
+            let Some((id, _)) = known.last() else { break };
+            last = Some(id.clone());
+            found.extend(known.into_iter().filter_map(|(id, known)| {
+                let record = self.checked(&id, known).transpose()?;
+                Some((id, record))
+            }));
+        }
+        found
     }
 
     /// Leaves damaged ones out.

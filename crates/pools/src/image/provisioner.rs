@@ -377,6 +377,8 @@ impl PendingObject {
                 // The catalogue has to know it: a repeated call must find it, and create no second one elsewhere.
                 if let Err(error) = capacity.adopt(index, record.id()) {
                     tracing::error!(id = %record.id(), %error, "cannot read what was just created");
+                    let object = NewObject { record: record.clone(), allocated, reservation };
+                    capacity.enter_uncertain(index, object);
                 }
                 Err(created_already(record, why))
             }

@@ -102,7 +102,7 @@ impl<R: StoredRecord> ObjectIndex<R> {
         let charge = match &record {
             RecordState::Whole(record) => record.charge(allocated),
             RecordState::Damaged(_) => allocated,
-            RecordState::Unread => {
+            RecordState::Unread | RecordState::Uncertain => {
                 let length = fs::symlink_metadata(&data).map_or(0, |data| data.len());
                 R::charge_of_unread(length, allocated)
             }
@@ -126,11 +126,47 @@ impl<R: StoredRecord> ObjectIndex<R> {
         let there = directory
             .try_exists()
             .map_err(cannot(|| format!("inspect {}", directory.display())))?;
-        if !there || read(&self.entries).contains_key(id) {
+        if !there || self.holds(id) {
             return Ok(None);
         }
         self.sync()?;
         self.load(id).map(Some)
+    }
+
+    /// Also if it is damaged, or may not be there.
+    pub(in crate::image) fn holds(&self, id: &R::Id) -> bool {
+        read(&self.entries).contains_key(id)
+    }
+
+    /// For what may have got its name although its creation failed, and cannot be read now. Without it, a repeated
+    /// creation would find nothing, and be sent to another pool.
+    pub(in crate::image) fn put_uncertain(&self, id: &R::Id, account: Account, shared: u64) {
+        let Account { charge, own } = account;
+        let record = RecordState::Uncertain;
+        let entry = IndexEntry { record, charge, shared, own, in_common: shared };
+        write(&self.entries).insert(id.clone(), entry);
+    }
+
+    /// `None`: there is nothing. The entry, and with it what was booked, stays until something is created under the id.
+    pub(super) fn read_uncertain(&self, id: &R::Id) -> Result<Option<RecordState<R>>> {
+        // It is answered for from now on, be it there or not.
+        self.sync()?;
+        let home = self.directory_of(id);
+        let there = home.directory().try_exists();
+        match there.map_err(cannot(|| format!("inspect {}", home.directory().display())))? {
+            true => RecordState::read_again(id, &home.record()).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Enters what was read, unless another call was faster. `None`: it was deleted in between.
+    pub(super) fn take_in(&self, id: &R::Id, read: RecordState<R>) -> Option<RecordState<R>> {
+        let mut entries = write(&self.entries);
+        let entry = entries.get_mut(id)?;
+        if entry.record.is_to_be_read() {
+            entry.record = read;
+        }
+        Some(entry.record.clone())
     }
 }
 

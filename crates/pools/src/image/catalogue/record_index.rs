@@ -105,7 +105,7 @@ impl<R: Recorded> RecordIndex<R> {
             None => Ok(None),
             Some(RecordState::Whole(record)) => Ok(Some(record)),
             Some(RecordState::Damaged(reason)) => Err(self.damaged(id, &reason)),
-            Some(RecordState::Unread) => self.read_again(id),
+            Some(RecordState::Unread | RecordState::Uncertain) => self.read_again(id),
         }
     }
 
@@ -113,13 +113,13 @@ impl<R: Recorded> RecordIndex<R> {
         let record = RecordState::read_again(id, &self.path_of(id))?;
         let mut entries = write(&self.entries);
         let Some(entry) = entries.get_mut(id) else { return Ok(None) };
-        if matches!(entry, RecordState::Unread) {
+        if entry.is_to_be_read() {
             *entry = record;
         }
         match entry {
             RecordState::Whole(record) => Ok(Some(record.clone())),
             RecordState::Damaged(reason) => Err(self.damaged(id, reason)),
-            RecordState::Unread => Ok(None),
+            RecordState::Unread | RecordState::Uncertain => Ok(None),
         }
     }
 
@@ -132,9 +132,8 @@ impl<R: Recorded> RecordIndex<R> {
 
     /// For lists of records: a search by id reads an unread record anyway.
     fn read_unread(&self) {
-        let unread = |(id, record): (&R::Id, &RecordState<R>)| {
-            matches!(record, RecordState::Unread).then(|| id.clone())
-        };
+        let unread =
+            |(id, record): (&R::Id, &RecordState<R>)| record.is_to_be_read().then(|| id.clone());
         let unread: Vec<_> = read(&self.entries).iter().filter_map(unread).collect();
         for id in unread {
             if let Err(error) = self.get(&id) {

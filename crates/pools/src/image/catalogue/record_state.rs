@@ -15,13 +15,23 @@ pub(super) enum RecordState<R> {
     Damaged(String),
     /// The storage did not deliver it when the pool was opened. It is read again when it is asked for.
     Unread,
+    /// Its creation failed when it may have had its name already, and what has that name could not be read
+    /// then. It is read when it is asked for; there may be nothing.
+    Uncertain,
 }
 
 impl<R: Recorded> RecordState<R> {
     pub(super) fn whole(&self) -> Option<&R> {
         match self {
             Self::Whole(record) => Some(record),
-            Self::Damaged(_) | Self::Unread => None,
+            Self::Damaged(_) | Self::Unread | Self::Uncertain => None,
+        }
+    }
+
+    pub(super) fn is_to_be_read(&self) -> bool {
+        match self {
+            Self::Whole(_) | Self::Damaged(_) => false,
+            Self::Unread | Self::Uncertain => true,
         }
     }
 

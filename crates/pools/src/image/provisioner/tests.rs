@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 
 use orlop_model::{DeviceAccess, Pool};
 use orlop_sys::file::allocated_bytes;
@@ -303,6 +303,54 @@ fn volume_committed_without_notice_is_found() {
     assert_eq!(pool.catalogue().volume(&new.id).unwrap(), None);
     assert_eq!(try_create(&pool, &new).unwrap(), made);
     assert_eq!(pool.catalogue().volume(&new.id).unwrap(), Some(made));
+}
+
+/// A disk may fail in the instant after the rename, and give neither the directory nor the record for a while.
+#[test]
+fn creation_that_may_have_succeeded_is_not_forgotten() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
+    let new = volume_of(&pool, "d", 64 * MIB);
+    let made = create(&pool, &new);
+    let home = pool.catalogue.volume_index().directory_of(&new.id);
+    let home = home.directory();
+    let aside = testbed.pool_path().join("aside");
+    let promised = || pool.provisioner().space().unwrap().promised.unwrap();
+    for is_there in [true, false] {
+        fs::rename(home, &aside).unwrap();
+        pool.capacity.remove(pool.catalogue.volume_index(), &new.id);
+        let before = promised();
+        let draft = pool.provisioner().begin_volume(&new).unwrap();
+        let staged = testbed.pool_path().join("staging").join(&listing(&testbed, "staging")[0]);
+        fs::write(staged.join("record.json"), "").unwrap();
+        fs::create_dir(home).unwrap();
+        symlink("record.json", home.join("record.json")).unwrap();
+        draft.commit().unwrap_err();
+        for _ in 0..2 {
+            let unknown = pool.catalogue().volume(&new.id);
+            assert!(unknown.is_err(), "{unknown:?}");
+            assert_eq!(promised(), before + 64 * MIB);
+        }
+        assert!(pool.provisioner().ensure_no_volume(&new.id).is_err());
+
+        fs::remove_file(home.join("record.json")).unwrap();
+        fs::remove_dir(home).unwrap();
+        if is_there {
+            fs::rename(&aside, home).unwrap();
+            assert_eq!(pool.catalogue().volume(&new.id).unwrap().as_ref(), Some(&made));
+        } else {
+            assert_eq!(pool.catalogue().volume(&new.id).unwrap(), None);
+            let other = create(&pool, &volume_of(&pool, "a", MIB)).id;
+            assert!(new.id < other);
+            // What comes to nothing makes no page shorter.
+            assert_eq!(pool.catalogue().volumes(None, 1).unwrap()[0].0, other);
+            pool.provisioner().ensure_no_volume(&other).unwrap();
+            create(&pool, &new);
+        }
+        assert_eq!(promised(), before + 64 * MIB);
+    }
+    pool.provisioner().ensure_no_volume(&new.id).unwrap();
+    assert_eq!(promised(), 0);
 }
 
 #[test]
