@@ -20,8 +20,8 @@ use crate::mounts::{self, MountEntry};
 /// For all devices of other programs together; the usual answer takes microseconds.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// After this long without an answer, further threads ask the remaining devices.
-const SLOW_ANSWER: Duration = Duration::from_millis(50);
+/// Further threads ask the remaining devices each time that this long has passed.
+const GROWTH_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Devices that did not answer in time. A thread still waits for each, and keeps it from being
 /// attached to another file, so they are not asked again: there is never more than one such thread
@@ -105,40 +105,58 @@ fn answers_of(mut devices: Vec<BackedDevice>) -> Result<Vec<Result<Option<LoopSt
     if devices.is_empty() {
         return Ok(Vec::new());
     }
-    let (queue, answers) = Queue::of(&devices);
+    let (queue, answers) = Queue::of(&devices, status);
     queue.start_thread()?;
-    let mut given = within_timeout(&queue, &answers, devices.len());
+    let given = within_timeout(&queue, &answers, devices.len());
+    concluded(&queue, &answers, given, devices)
+}
+
+/// Gives up what has not answered. A device that was not even asked may be on the very file that a caller is about
+/// to attach, so that is an error.
+fn concluded(
+    queue: &Queue,
+    answers: &Receiver<Answer>,
+    mut given: Vec<Answer>,
+    mut devices: Vec<BackedDevice>,
+) -> Result<Vec<Result<Option<LoopStatus>>>> {
     // No answer comes between the last look and the note that there is none.
     let mut unanswered = unanswered();
     given.extend(answers.try_iter());
     let never_asked = queue.close();
-    let answered: HashSet<_> = given.iter().map(|(device, _)| device.clone()).collect();
-    for there in devices.into_iter().filter(|there| !answered.contains(&there.device)) {
+    let answered: HashSet<_> = given.iter().map(|(device, _)| device).collect();
+    devices.retain(|there| !answered.contains(&there.device));
+    for there in devices.into_iter().filter(|there| !never_asked.contains(&there.device)) {
         tracing::warn!(
             device = %there.device.path().display(),
             file = %there.file.display(),
             "a loop device is not listed: its file does not answer; if the file's server is dead, end \
              it and detach the device"
         );
-        if !never_asked.contains(&there.device) {
-            unanswered.push(there.device);
-        }
+        unanswered.push(there.device);
+    }
+    if let Some(device) = never_asked.first() {
+        let reason = "other devices do not answer, and no further thread can be started";
+        return Err(Error::refused("read the status of", &device.path(), reason));
     }
     Ok(given.into_iter().map(|(_, status)| status).collect())
 }
 
-/// Devices to ask, one after the other by one thread. When one does not answer soon, there are twice as many
-/// threads for the rest: a device that hangs costs a thread, and all that answer share one.
+type Ask = fn(&LoopDevice) -> Result<Option<LoopStatus>>;
+
+/// Devices to ask, one after the other by one thread, which is enough for hundreds that answer at once. While it
+/// takes longer, there are soon twice as many threads, and so on: a device that hangs costs a thread, and slow ones
+/// are asked side by side.
 struct Queue {
     waiting: Mutex<Vec<LoopDevice>>,
     answer: Sender<Answer>,
+    ask: Ask,
 }
 
 impl Queue {
-    fn of(devices: &[BackedDevice]) -> (Arc<Self>, Receiver<Answer>) {
+    fn of(devices: &[BackedDevice], ask: Ask) -> (Arc<Self>, Receiver<Answer>) {
         let waiting = devices.iter().rev().map(|there| there.device.clone()).collect();
         let (answer, answers) = channel();
-        (Arc::new(Self { waiting: Mutex::new(waiting), answer }), answers)
+        (Arc::new(Self { waiting: Mutex::new(waiting), answer, ask }), answers)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<LoopDevice>> {
@@ -158,7 +176,7 @@ impl Queue {
         let queue = Arc::clone(self);
         let ask = move || {
             while let Some(device) = queue.next() {
-                let status = status(&device);
+                let status = (queue.ask)(&device);
                 let mut unanswered = unanswered();
                 unanswered.retain(|hung| *hung != device);
                 // The caller may have given up.
@@ -172,20 +190,21 @@ impl Queue {
 
 /// The answers that come within [`LISTING_TIMEOUT`], of so many devices.
 fn within_timeout(queue: &Arc<Queue>, answers: &Receiver<Answer>, devices: usize) -> Vec<Answer> {
-    let deadline = Instant::now() + LISTING_TIMEOUT;
+    let mut now = Instant::now();
+    let deadline = now + LISTING_TIMEOUT;
+    let mut growth = now + GROWTH_INTERVAL;
     let mut given = Vec::new();
     let mut threads = 1;
-    while given.len() < devices {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match answers.recv_timeout(left.min(SLOW_ANSWER)) {
-            Ok(answer) => given.push(answer),
-            Err(_) if left.is_zero() => break,
-            Err(_) => {
-                let waiting = queue.waiting().len();
-                // If no thread can be started, those that there are go on.
-                let more = (0..threads.min(waiting)).take_while(|_| queue.start_thread().is_ok());
-                threads += more.count();
-            }
+    while given.len() < devices && now < deadline {
+        // No disconnection: the queue has a sender.
+        given.extend(answers.recv_timeout(deadline.min(growth).saturating_duration_since(now)));
+        now = Instant::now();
+        if now >= growth {
+            let waiting = queue.waiting().len();
+            // If no thread can be started, those that there are go on.
+            let more = (0..threads.min(waiting)).take_while(|_| queue.start_thread().is_ok());
+            threads += more.count();
+            growth = now + GROWTH_INTERVAL;
         }
     }
     given

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
+use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -150,7 +151,7 @@ fn devices_that_answer_share_a_thread() {
         .collect();
     let devices: Vec<_> =
         disks.iter().map(|disk| backing(&disk.device).unwrap().unwrap()).collect();
-    let (queue, answers) = Queue::of(&devices);
+    let (queue, answers) = Queue::of(&devices, status);
     queue.start_thread().unwrap();
     let given: Vec<_> = answers.iter().take(devices.len()).collect();
     let asked: Vec<_> = given.into_iter().map(|(device, _)| device).collect();
@@ -170,7 +171,7 @@ fn hung_devices_keep_no_others_from_being_asked() {
     let of = |device: &LoopDevice| backing(device).unwrap().unwrap();
     let devices = [of(&shown.device), of(&disk.device)];
     shown.fall_silent();
-    let (queue, answers) = Queue::of(&devices);
+    let (queue, answers) = Queue::of(&devices, status);
     queue.start_thread().unwrap();
     let given = within_timeout(&queue, &answers, devices.len());
     let answered: Vec<_> = given.into_iter().map(|(device, _)| device).collect();
@@ -179,4 +180,41 @@ fn hung_devices_keep_no_others_from_being_asked() {
     let (late, status) = answers.recv().unwrap();
     assert_eq!(late, shown.device);
     assert!(status.unwrap().is_some());
+}
+
+fn unattached(number: usize) -> BackedDevice {
+    BackedDevice {
+        device: LoopDevice::from_name(&format!("loop{}", 9_000_000 + number)).unwrap(),
+        file: PathBuf::new(),
+        read_only: false,
+        detaching: false,
+    }
+}
+
+/// As on a cluster that is slow: each answers, and yet not all would in time, one after the other.
+#[test]
+fn many_slow_devices_are_all_asked() {
+    fn slowly(_: &LoopDevice) -> Result<Option<LoopStatus>> {
+        std::thread::sleep(Duration::from_millis(30));
+        Ok(None)
+    }
+    let devices: Vec<_> = (0..500).map(unattached).collect();
+    let (queue, answers) = Queue::of(&devices, slowly);
+    queue.start_thread().unwrap();
+    let given = within_timeout(&queue, &answers, devices.len());
+    assert_eq!(given.len(), devices.len());
+}
+
+/// As where no second thread can be started: left out, it could be on the file that the caller looks for.
+#[test]
+fn device_that_was_not_asked_fails_the_listing() {
+    let devices = vec![unattached(1000), unattached(1001)];
+    let (queue, answers) = Queue::of(&devices, status);
+    // By a thread that is waiting for it.
+    let hung = queue.next().unwrap();
+    let error = concluded(&queue, &answers, Vec::new(), devices).unwrap_err().to_string();
+    assert!(error.contains("/dev/loop9001001"), "{error}");
+    let mut unanswered = unanswered();
+    assert!(unanswered.contains(&hung));
+    unanswered.retain(|device| *device != hung);
 }
