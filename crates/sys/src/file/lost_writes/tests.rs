@@ -2,10 +2,14 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use rustix::mount::{UnmountFlags, unmount};
 
 use super::*;
 use crate::file::{preallocate, space};
-use crate::filesystem::FsKind;
+use crate::filesystem::{FsKind, ensure_thawed, freeze};
 use crate::testbed::{Disk, MIB, Mounted, SMALL, Volume, pattern, root, scratch};
 
 /// A filesystem in a sparse file, on one that becomes full: what a volume of an overcommitted pool is.
@@ -47,12 +51,63 @@ fn what_is_synced_can_be_unmounted() {
         let (home, dir) = (Volume::new(FsKind::Xfs), scratch());
         let disk = Disk::formatted(home.root(), SMALL, kind);
         let mounted = Mounted::new(&disk, kind, dir.path().join("mnt"), &[]);
-        let unmounted =
-            || rustix::mount::unmount(&mounted.point, rustix::mount::UnmountFlags::empty());
+        let unmounted = || unmount(&mounted.point, UnmountFlags::empty());
         let file = open(&mounted.point, READ, Mode::empty()).unwrap();
         assert_eq!(unmounted(), Err(Errno::BUSY), "{kind}");
         let file = without_mount(file).unwrap();
         unmounted().unwrap();
         syncfs(file).unwrap();
+    }
+}
+
+/// Its filesystem takes no writes as long as this lives.
+struct FrozenVolume<'a>(&'a Volume);
+
+impl<'a> FrozenVolume<'a> {
+    fn of(volume: &'a Volume) -> Self {
+        freeze(volume.root()).unwrap();
+        Self(volume)
+    }
+}
+
+impl Drop for FrozenVolume<'_> {
+    fn drop(&mut self) {
+        ensure_thawed(self.0.root()).unwrap();
+    }
+}
+
+#[test]
+fn sync_that_hangs_keeps_no_path_busy() {
+    if !root() {
+        return;
+    }
+    for kind in FsKind::ALL {
+        let (home, dir) = (Volume::new(FsKind::Xfs), scratch());
+        let disk = Disk::formatted(home.root(), SMALL, kind);
+        let mounted = Mounted::new(&disk, kind, dir.path().join("mnt"), &[]);
+        let mut file = File::create_new(mounted.point.join("file")).unwrap();
+        file.write_all(&pattern(1, 8 << 20)).unwrap();
+        drop(file);
+        let frozen = FrozenVolume::of(&home);
+        std::thread::scope(|scope| {
+            let (opened, is_open) = channel();
+            let point = &mounted.point;
+            let syncing = scope.spawn(move || lost_writes_at(point, || opened.send(()).is_ok()));
+            is_open.recv().unwrap();
+            let deadline = Instant::now() + Duration::from_secs(20);
+            let left = loop {
+                match unmount(point, UnmountFlags::empty()) {
+                    Err(Errno::BUSY) if Instant::now() < deadline => {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    left => break left,
+                }
+            };
+            let was_hung = !syncing.is_finished();
+            drop(frozen);
+            assert_eq!(left, Ok(()), "{kind}");
+            assert!(was_hung, "{kind}");
+            assert_eq!(syncing.join().unwrap().unwrap(), None, "{kind}");
+        });
     }
 }
