@@ -13,9 +13,15 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
 type Query = Box<dyn FnOnce() + Send>;
 
-#[derive(Default)]
 pub(crate) struct QueryThreads {
     idle: Arc<IdleThreads>,
+    idle_timeout: Duration,
+}
+
+impl Default for QueryThreads {
+    fn default() -> Self {
+        Self { idle: Arc::default(), idle_timeout: IDLE_TIMEOUT }
+    }
 }
 
 #[derive(Default)]
@@ -59,19 +65,19 @@ impl QueryThreads {
                 Err(SendError(unsent)) => query = unsent,
             }
         }
-        let idle = Arc::clone(&self.idle);
-        let answer = move || answer_queries(&idle, query);
+        let (idle, timeout) = (Arc::clone(&self.idle), self.idle_timeout);
+        let answer = move || answer_queries(&idle, timeout, query);
         thread::Builder::new().name("pool-query".to_owned()).spawn(answer).map(drop)
     }
 }
 
-fn answer_queries(idle: &IdleThreads, first: Query) {
+fn answer_queries(idle: &IdleThreads, timeout: Duration, first: Query) {
     let (sender, queries) = mpsc::channel();
     let mut query = first;
     loop {
         query();
         idle.push(sender.clone());
-        query = match queries.recv_timeout(IDLE_TIMEOUT) {
+        query = match queries.recv_timeout(timeout) {
             Ok(next) => next,
             Err(_) if idle.remove_current() => return,
             // It was chosen in this instant, and its query follows.

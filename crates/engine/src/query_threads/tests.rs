@@ -2,8 +2,16 @@
 
 use std::sync::mpsc::Receiver;
 use std::thread::ThreadId;
+use std::time::Instant;
 
 use super::*;
+
+/// For what would wait without end if it did not work.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn ending_after(idle_timeout: Duration) -> QueryThreads {
+    QueryThreads { idle_timeout, ..QueryThreads::default() }
+}
 
 /// The thread that answers a query.
 fn answering(threads: &QueryThreads) -> ThreadId {
@@ -50,4 +58,36 @@ fn query_that_panics_ends_only_its_thread() {
         .unwrap();
     assert!(answered.recv().is_err());
     answering(&threads);
+}
+
+#[test]
+fn idle_thread_ends() {
+    let threads = ending_after(Duration::ZERO);
+    answering(&threads);
+    let deadline = Instant::now() + PATIENCE;
+    // A thread has a reference.
+    while Arc::strong_count(&threads.idle) > 1 {
+        assert!(Instant::now() < deadline, "it stays");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(threads.idle.all().is_empty());
+}
+
+#[test]
+fn query_of_a_thread_that_is_about_to_end_is_answered() {
+    const TIMEOUT: Duration = Duration::from_millis(200);
+    let threads = ending_after(TIMEOUT);
+    let chosen = loop {
+        answering(&threads);
+        thread::sleep(Duration::from_millis(10));
+        if let Some(chosen) = threads.idle.pop() {
+            break chosen;
+        }
+    };
+    // So that it most likely has noticed that it was idle for too long. If not, the test says less, and passes.
+    thread::sleep(2 * TIMEOUT);
+    let (answer, answered) = mpsc::channel();
+    let query = move || answer.send(thread::current().id()).unwrap();
+    chosen.queries.send(Box::new(query)).unwrap();
+    assert_eq!(answered.recv_timeout(PATIENCE), Ok(chosen.id));
 }
