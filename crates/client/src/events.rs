@@ -1,4 +1,4 @@
-//! `orlop events`: what happened, as far as the daemon has it in memory.
+//! `orlop events`: the events that the daemon has in memory.
 
 mod filter;
 mod line;
@@ -17,7 +17,7 @@ use crate::signals::Signals;
 use crate::terminal::note;
 use filter::{Filter, Level, Since};
 
-/// Between two questions of a command that follows.
+/// How often `--follow` asks for new events.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
@@ -62,7 +62,7 @@ struct Event {
     fields: BTreeMap<String, String>,
 }
 
-/// Up to where the events are known.
+/// The last event that was read, and the daemon instance that it is from.
 #[derive(Default)]
 struct Position {
     instance: String,
@@ -84,30 +84,30 @@ pub(crate) async fn run(arguments: &EventsArguments, find: FindSettings<'_>) -> 
     }
 }
 
-/// Until it is dropped. A daemon that is away is waited for.
+/// Runs until it is dropped. It waits for a daemon that does not answer.
 async fn follow(session: &Session, filter: &Filter, position: &mut Position) -> Result<()> {
-    let mut is_away = false;
+    let mut is_unreachable = false;
     loop {
         match new_events(session, filter, position).await {
             Ok(events) => {
-                if is_away {
+                if is_unreachable {
                     note(&"the daemon answers again");
-                    is_away = false;
+                    is_unreachable = false;
                 }
                 for event in &events {
                     show_one(session, event)?;
                 }
             }
-            Err(failure @ (Failure::Refused(_) | Failure::Usage(_) | Failure::Unread)) => {
+            Err(failure @ (Failure::Refused(_) | Failure::Usage(_) | Failure::OutputClosed)) => {
                 return Err(failure);
             }
-            // Before the first answer nothing is known to come back.
+            // The daemon has never answered, so it is not waited for.
             Err(failure) if position.instance.is_empty() => return Err(failure),
             Err(_) => {
-                if !is_away {
+                if !is_unreachable {
                     let socket = session.plugin.socket.display();
                     note(&format_args!("the daemon at {socket} does not answer; waiting for it"));
-                    is_away = true;
+                    is_unreachable = true;
                 }
             }
         }
@@ -115,7 +115,7 @@ async fn follow(session: &Session, filter: &Filter, position: &mut Position) -> 
     }
 }
 
-/// All that came since, also if it takes several questions.
+/// All events since `position`, page by page.
 async fn new_events(
     session: &Session,
     filter: &Filter,
@@ -132,7 +132,8 @@ async fn new_events(
             MonitorClient::new(channel).list_events(request).await
         };
         let asked = session.plugin.ask(&"list events", request, send).await;
-        let answer = asked.map_err(|failure| session.plugin.without_monitor(failure))?.into_inner();
+        let answer =
+            asked.map_err(|failure| session.plugin.explain_missing_monitor(failure))?.into_inner();
         position.advance(&answer);
         found.extend(answer.events.into_iter().filter(|event| filter.admits(event)).map(Event::of));
         if !answer.more {
@@ -142,7 +143,7 @@ async fn new_events(
 }
 
 impl Position {
-    /// What the reader misses is said, and once.
+    /// Prints a note, once, if events were missed.
     fn advance(&mut self, answer: &monitor::ListEventsResponse) {
         let is_first = self.instance.is_empty();
         if self.instance != answer.instance {
@@ -153,7 +154,7 @@ impl Position {
         } else if answer.forgotten > 0 {
             let count = answer.forgotten;
             note(&format_args!(
-                "{count} events came too fast to be read; the daemon's log has them"
+                "{count} events were dropped before they were read; the daemon's log has them"
             ));
         }
         self.sequence = answer.events.last().map_or(self.sequence, |event| event.sequence);
@@ -177,13 +178,13 @@ fn show_all(session: &Session, events: &[Event]) -> Result<()> {
     let lines: Vec<String> =
         events.iter().map(|event| line::of(event, session.output.style)).collect();
     let text = match lines.is_empty() {
-        true => "no such event is in the daemon's memory".to_owned(),
+        true => "the daemon has no such events in memory".to_owned(),
         false => lines.join("\n"),
     };
     session.show(&Answer::new(numbers(events), &events, text)?)
 }
 
-/// One document after another; in JSON one on each line, as programs read streams.
+/// One document for each event; in JSON, one line for each.
 fn show_one(session: &Session, event: &Event) -> Result<()> {
     let answer = Answer::new(
         numbers(std::slice::from_ref(event)),

@@ -1,12 +1,12 @@
-//! Why a command did not do what it was asked, and the exit code that says so.
+//! Why a command failed, and its exit code.
 
 use std::fmt::Display;
 
 use tonic::{Code, Status};
 
-/// What was given makes no sense, or is not enough; nothing was done.
+/// The command line is wrong or incomplete; nothing was done.
 const USAGE: u8 = 2;
-/// The plugin answered, and its answer was no; or it has no such object.
+/// The plugin refused, or has no such object.
 const REFUSED: u8 = 3;
 const FAILED: u8 = 1;
 /// 128 and the number of SIGINT, as shells have it.
@@ -26,9 +26,9 @@ pub(crate) enum Failure {
     Failed(String),
     #[error("{0}")]
     Interrupted(String),
-    /// Standard output is closed, as by `| head`: there is nothing to say, and no one to say it to.
+    /// Standard output is closed, as by `| head`. Nothing is printed.
     #[error("standard output is closed")]
-    Unread,
+    OutputClosed,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
@@ -67,7 +67,7 @@ impl Failure {
             Self::Refused(_) => REFUSED,
             Self::Failed(_) => FAILED,
             Self::Interrupted(_) => INTERRUPTED,
-            Self::Unread => 0,
+            Self::OutputClosed => 0,
         }
     }
 
@@ -86,20 +86,20 @@ impl Failure {
         matches!(self, Self::Failed(text) if text.contains("(DATA_LOSS)"))
     }
 
-    /// The plugin answered, and said that it did not do it.
+    /// The plugin answered that it did not do it.
     pub(crate) fn is_answer(&self) -> bool {
         matches!(self, Self::Refused(_)) || self.is_data_loss()
     }
 
-    /// The same failure, with something that may help.
+    /// The same failure, with advice at the end of its text.
     #[must_use]
-    pub(crate) fn hinting(self, hint: &str) -> Self {
+    pub(crate) fn with_hint(self, hint: &str) -> Self {
         match self {
             Self::Usage(text) => Self::Usage(format!("{text}; {hint}")),
             Self::Refused(text) => Self::Refused(format!("{text}; {hint}")),
             Self::Failed(text) => Self::Failed(format!("{text}; {hint}")),
             Self::Interrupted(text) => Self::Interrupted(format!("{text}; {hint}")),
-            Self::Unread => Self::Unread,
+            Self::OutputClosed => Self::OutputClosed,
         }
     }
 }

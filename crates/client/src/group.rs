@@ -59,7 +59,7 @@ enum GroupCommand {
 
     /// Delete a group snapshot with all its members
     Delete {
-        /// Its id or name, or the beginning of one
+        /// Its id or name, not just the beginning of one
         group: String,
         #[command(flatten)]
         destroy: Destroy,
@@ -140,14 +140,15 @@ async fn show(session: &Session, id: &str) -> Result<Answer> {
     let send = |channel, request| async move {
         GroupControllerClient::new(channel).get_volume_group_snapshot(request).await
     };
-    let answer =
-        session.plugin.ask(&format_args!("show group snapshot {id}"), request, send).await?;
-    described(session, of_wire(answer.into_inner().group_snapshot, id)?, "group snapshot")
+    let doing = format!("show group snapshot {id}");
+    let answer = session.plugin.ask(&doing, request, send).await?;
+    let group = of_wire(answer.into_inner().group_snapshot, &doing)?;
+    described(session, group, "group snapshot")
 }
 
-fn of_wire(group: Option<v1::VolumeGroupSnapshot>, what: &str) -> Result<Group> {
+fn of_wire(group: Option<v1::VolumeGroupSnapshot>, doing: &str) -> Result<Group> {
     let group = group.ok_or_else(|| {
-        Failure::failed(format!("the plugin says nothing of group snapshot {what}"))
+        Failure::failed(format!("cannot {doing}: the plugin's answer does not contain it"))
     })?;
     Ok(Group {
         id: group.group_snapshot_id,
@@ -203,13 +204,13 @@ async fn create(
     };
     let answer = session.plugin.ask(&doing, request, send).await?;
     let metadata = answer.metadata().clone();
-    let mut group = of_wire(answer.into_inner().group_snapshot, "that was taken")?;
+    let mut group = of_wire(answer.into_inner().group_snapshot, &doing)?;
     for snapshot in &mut group.snapshots {
         snapshot.consistency = inventory::consistency(&metadata, &snapshot.id);
     }
     // CSI answers a repeated call with the first group snapshot, which a job with a fixed name would not notice.
     let verb = match before.contains_key(&group.id) {
-        true => "nothing was done, there is already group snapshot",
+        true => "nothing was done; this group snapshot exists already:",
         false => "took group snapshot",
     };
     session.show(&described(session, group, verb)?)
@@ -224,7 +225,7 @@ async fn delete(session: &Session, given: &str, destroy: Destroy) -> Result<()> 
     if destroy.dry_run {
         return session.would(&format!("delete {what}"));
     }
-    confirm(&format!("deletes {what}"), destroy.yes)?;
+    confirm(&format!("this deletes {what}"), destroy.yes)?;
     let request = v1::DeleteVolumeGroupSnapshotRequest {
         group_snapshot_id: id.clone(),
         snapshot_ids: members.iter().map(|it| it.id.clone()).collect(),

@@ -1,7 +1,7 @@
-//! What was mounted by hand, on this machine: a note of each, written before anything is done, so that a
-//! call that was interrupted can be finished or undone by the next one.
+//! Mounts that people made with the client on this machine. A note of each is written before its first step, so that
+//! the next command can complete or undo an interrupted one.
 //!
-//! The notes are below the run directory, which a reboot empties together with the mounts.
+//! The notes are below the run directory: a reboot clears them together with the mounts.
 
 mod mount;
 mod unmount;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
 
-pub(crate) use mount::{Wanted, ensure_mounted, target, volume_to_mount};
+pub(crate) use mount::{MountRequest, ensure_mounted, target, volume_to_mount};
 pub(crate) use unmount::ensure_unmounted;
 
 const NOTES: &str = "mounts";
@@ -38,11 +38,11 @@ pub(crate) struct HandMount {
     pub(crate) mode: ModeName,
     pub(crate) read_only: bool,
     pub(crate) node: String,
-    /// Published to this node for this mount alone, so that unmounting takes it back.
+    /// The volume was published to this node for this mount, so unmounting unpublishes it.
     pub(crate) attached: bool,
-    /// The volume was made for this mount, out of this snapshot or volume, and goes with it.
+    /// The volume was made for this mount from this snapshot or volume, and is deleted with it.
     pub(crate) temporary_copy_of: Option<String>,
-    /// The directory that was at the target before, and is to be there again.
+    /// The directory that was at the target before, and is restored by unmounting.
     #[serde(alias = "place")]
     pub(crate) directory_before: Option<Attributes>,
     /// The same for the file at which a raw device appears.
@@ -75,10 +75,10 @@ impl HandMount {
     }
 }
 
-/// Of one volume, of one plugin.
+/// The mounts of one volume of one plugin.
 pub(crate) fn of_volume(directory: &Path, driver: &str, volume: &str) -> Result<Vec<HandMount>> {
-    let mine = |mount: &HandMount| mount.driver == driver && mount.volume == volume;
-    Ok(all(directory)?.into_iter().filter(mine).collect())
+    let is_of_volume = |mount: &HandMount| mount.driver == driver && mount.volume == volume;
+    Ok(all(directory)?.into_iter().filter(is_of_volume).collect())
 }
 
 pub(crate) fn all(directory: &Path) -> Result<Vec<HandMount>> {
@@ -91,7 +91,7 @@ pub(crate) fn all(directory: &Path) -> Result<Vec<HandMount>> {
     };
     let entries = match std::fs::read_dir(&notes) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        // Others than root see no mounts of root, and need not.
+        // The notes belong to root. Other users cannot read them, and have no mounts.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(Vec::new()),
         entries => entries.map_err(|error| cannot(&error))?,
     };
@@ -124,7 +124,7 @@ fn read(path: &Path) -> Result<Option<HandMount>> {
     };
     serde_json::from_slice(&bytes).map(Some).map_err(|error| {
         Failure::failed(format!(
-            "cannot read the note of a mount, {}: {error}; unmount by hand what it names, and remove it",
+            "cannot read the note of a mount {}: {error}; unmount by hand what it names, and remove it",
             path.display()
         ))
     })
@@ -136,16 +136,25 @@ fn save(directory: &Path, mount: &HandMount) -> Result<()> {
         serde_json::to_vec_pretty(mount).map_err(|error| Failure::failed(error.to_string()))?;
     let saved = ensure_directory(directory, &notes)
         .and_then(|()| file::replace_file_until_reboot(&notes, &name_of(&mount.target), &text));
-    saved.map_err(|error| Failure::failed(format!("cannot note the mount: {error}")))
+    saved.map_err(|error| {
+        Failure::failed(format!(
+            "cannot write the note of the mount at {}: {error}",
+            mount.target.display()
+        ))
+    })
 }
 
 fn forget(directory: &Path, mount: &HandMount) -> Result<()> {
     let note = directory.join(NOTES).join(name_of(&mount.target));
-    file::ensure_no_file(&note)
-        .map_err(|error| Failure::failed(format!("cannot forget the mount: {error}")))
+    file::ensure_no_file(&note).map_err(|error| {
+        Failure::failed(format!(
+            "cannot remove the note of the mount at {}: {error}",
+            mount.target.display()
+        ))
+    })
 }
 
-/// Paths and ids of volumes are no business of others.
+/// Readable by root alone, because notes have paths and ids of volumes.
 pub(crate) fn ensure_directory(directory: &Path, inner: &Path) -> orlop_sys::Result<()> {
     if let Some(run_dir) = directory.parent() {
         // The daemon makes it too, where there is one.
@@ -155,27 +164,31 @@ pub(crate) fn ensure_directory(directory: &Path, inner: &Path) -> orlop_sys::Res
     file::ensure_private_directory(inner)
 }
 
-/// Two calls at once would undo each other's work.
+/// Two commands at once would undo each other's work.
 pub(crate) async fn lock(
     directory: &Path,
     driver: &str,
     volume: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Lock> {
     let locks = directory.join("locks");
     let cannot = |why: String| {
         Failure::failed(format!("cannot lock volume {volume} for this command: {why}"))
     };
     ensure_directory(directory, &locks).map_err(|error| cannot(error.to_string()))?;
-    // A few files for all volumes: two that share one wait a moment for each other.
+    // One of 256 files for all volumes: commands for two volumes with the same file wait for each other.
     let digest = volume_digest(driver, volume);
     let path = locks.join(digest.get(..2).unwrap_or(&digest));
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     loop {
         match file::try_lock(&path).map_err(|error| cannot(error.to_string()))? {
             Some(lock) => return Ok(lock),
             None if Instant::now() < until => tokio::time::sleep(LOCK_INTERVAL).await,
-            None => return Err(cannot("another orlop command is at work on it".to_owned())),
+            None => {
+                return Err(cannot(
+                    "another orlop command is using it; run this one again later".to_owned(),
+                ));
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Long work that Ctrl-C ends in an orderly way.
+//! Long work that stops at Ctrl-C, so that what was set up for it can be undone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +8,11 @@ use tokio::task::JoinHandle;
 use crate::failure::{Failure, Result};
 use crate::signals::Signals;
 
-/// Looked at between two parts of the work.
+/// Checked between two parts of the work.
 #[derive(Clone, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     pub(crate) fn check(&self) -> Result<()> {
         match self.0.load(Ordering::Relaxed) {
             true => Err(Failure::Interrupted("interrupted".to_owned())),
@@ -26,16 +26,16 @@ impl Stop {
     }
 }
 
-/// From here on a signal ends no part of the command but its work, so that what comes after it is done in any case.
+/// While this exists, a signal stops the work only, and the command still cleans up after it.
 pub(crate) struct Interruptible {
-    pub(crate) stop: Stop,
+    pub(crate) stop: StopFlag,
     listening: JoinHandle<()>,
 }
 
 impl Interruptible {
     pub(crate) fn begin() -> Result<Self> {
         let mut signals = Signals::listen()?;
-        let stop = Stop::default();
+        let stop = StopFlag::default();
         let seen = stop.clone();
         let listening = tokio::spawn(async move {
             signals.received().await;
@@ -47,11 +47,13 @@ impl Interruptible {
     /// On a separate thread.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Stop) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&StopFlag) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let stop = self.stop.clone();
         let done = tokio::task::spawn_blocking(move || work(&stop)).await;
-        done.unwrap_or_else(|error| Err(Failure::failed(format!("cannot go on: {error}"))))
+        done.unwrap_or_else(|error| {
+            Err(Failure::failed(format!("cannot finish the command: {error}")))
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the plugin has, as the client shows it.
+//! The volumes and snapshots of the plugin, as the client shows them.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +16,20 @@ use crate::failure::{Failure, Result};
 use crate::plugin::{Offer, Plugin};
 use crate::terminal::printable;
 
-/// Of one page; plugins with more entries are asked again.
+/// How many entries one page of a list has.
 const PAGE: i32 = 500;
-/// More are not asked for one by one.
+/// How many objects of a list are requested one by one for their names.
 const MAX_NAMES: usize = 200;
 const CONSISTENCY_KEY: &str = "orlop-consistency";
 
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Volume {
     pub(crate) id: String,
-    /// Known only where the plugin tells it, as Orlop does.
+    /// `None`: the plugin does not say it. Orlop does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
     pub(crate) size_bytes: u64,
-    /// Blocks that it takes in its pool, also those that it shares with copies; where the plugin tells it.
+    /// Bytes that it takes in its pool, including those that it shares with copies. `None`: the plugin does not say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) used_bytes: Option<u64>,
     pub(crate) source: Option<Source>,
@@ -96,7 +96,7 @@ impl Volume {
         nodes: Vec<String>,
         condition: Option<v1::VolumeCondition>,
     ) -> Self {
-        // Of a plugin that does not offer to say so, they mean nothing.
+        // A plugin that does not offer LIST_VOLUMES_PUBLISHED_NODES may return anything.
         let nodes = match plugin.offers(Offer::ListVolumesPublishedNodes) {
             true => nodes,
             false => Vec::new(),
@@ -138,7 +138,7 @@ fn labelled(id: &str, name: Option<&str>) -> String {
     }
 }
 
-/// The wire counts with a sign.
+/// The protocol has signed sizes.
 pub(crate) fn bytes(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
@@ -196,7 +196,7 @@ pub(crate) async fn snapshots(plugin: &Plugin, of: Option<&str>) -> Result<Vec<S
     }
 }
 
-/// With their names, where the plugin says them: a list has no field for them, so each volume is asked for.
+/// With their names, if the plugin says them. ListVolumes has no field for names, so each volume is requested.
 async fn named_volumes(plugin: &Plugin) -> Result<Vec<Volume>> {
     let mut listed = volumes(plugin).await?;
     if !plugin.offers(Offer::GetVolume) {
@@ -208,10 +208,10 @@ async fn named_volumes(plugin: &Plugin) -> Result<Vec<Volume>> {
                 entry.name = Some(name);
                 entry.limits = limits;
             }
-            // This plugin names none. Orlop names all but those whose record cannot be read.
+            // This plugin does not say names. Orlop does, except of volumes whose record cannot be read.
             Ok(Volume { name: None, .. }) if entry.id.parse::<VolumeId>().is_err() => break,
             Ok(_) => {}
-            // Deleted since it was listed, or its pool is away: the list says what it can.
+            // Deleted since it was listed, or its pool is absent: it is listed without its name.
             Err(_) => {}
         }
     }
@@ -227,12 +227,12 @@ pub(crate) async fn named_volumes_with_usage(plugin: &Plugin) -> Result<Vec<Volu
     Ok(listed)
 }
 
-/// How much each volume takes, by its id; of a plugin that does not say it, nothing.
+/// How much each volume takes of its pool, by id; empty if the plugin does not say it.
 pub(crate) async fn volume_usage(plugin: &Plugin) -> BTreeMap<String, u64> {
     let send = |channel, request| async move {
         MonitorClient::new(channel).list_volume_usage(request).await
     };
-    let asked = plugin.ask(&"ask how much volumes take", ListVolumeUsageRequest {}, send).await;
+    let asked = plugin.ask(&"read the usage of volumes", ListVolumeUsageRequest {}, send).await;
     // A list without it is better than none.
     let listed = asked.map(|answer| answer.into_inner().volumes).unwrap_or_default();
     listed.into_iter().map(|volume| (volume.volume_id, volume.used_bytes)).collect()
@@ -255,22 +255,24 @@ pub(crate) async fn named_snapshots(plugin: &Plugin, of: Option<&str>) -> Result
     Ok(listed)
 }
 
-/// A plugin that gives the same token again would be asked without an end.
+/// A plugin that returns the same token again would be called without end.
 fn check_token(doing: &str, before: &str, next: &str) -> Result<()> {
     match !next.is_empty() && before == next {
         true => Err(Failure::failed(format!(
-            "cannot {doing}: the plugin gives the same page again and again"
+            "cannot {doing}: the plugin returns the same page token again"
         ))),
         false => Ok(()),
     }
 }
 
-/// One volume, with what only Orlop says of it. Where the plugin has no call for that, as it is in the list.
+/// One volume, with its name and limits if the plugin says them. Without ControllerGetVolume, its entry in the list.
 pub(crate) async fn volume(plugin: &Plugin, id: &str) -> Result<Volume> {
     if !plugin.offers(Offer::GetVolume) {
         let all = volumes(plugin).await?;
         let found = all.into_iter().find(|volume| volume.id == id);
-        return found.ok_or_else(|| Failure::refused(format!("there is no volume {id}")));
+        return found.ok_or_else(|| {
+            Failure::refused(format!("cannot show volume {id}: the plugin has no such volume"))
+        });
     }
     let request = v1::ControllerGetVolumeRequest { volume_id: id.to_owned() };
     let send = |channel, request| async move {
@@ -281,10 +283,11 @@ pub(crate) async fn volume(plugin: &Plugin, id: &str) -> Result<Volume> {
     let answer = answer.into_inner();
     let status = answer.status.unwrap_or_default();
     let found = answer.volume.map(Volume::of).filter(|volume| !volume.id.is_empty());
-    let found =
-        found.ok_or_else(|| Failure::failed(format!("the plugin says nothing of volume {id}")))?;
+    let found = found.ok_or_else(|| {
+        Failure::failed(format!("cannot show volume {id}: the plugin's answer does not contain it"))
+    })?;
     let found = found.with_status(plugin, status.published_node_ids, status.volume_condition);
-    // A plugin that names volumes tells their limits too; of another, there is nothing to say.
+    // A plugin that says names says limits too. Of another one, limits are not known.
     let limits = name.is_some().then_some(limits);
     Ok(Volume { name, limits, ..found })
 }
@@ -294,7 +297,9 @@ pub(crate) async fn snapshot(plugin: &Plugin, id: &str) -> Result<Snapshot> {
     if !plugin.offers(Offer::GetSnapshot) {
         let all = snapshots(plugin, None).await?;
         let found = all.into_iter().find(|snapshot| snapshot.id == id);
-        return found.ok_or_else(|| Failure::refused(format!("there is no snapshot {id}")));
+        return found.ok_or_else(|| {
+            Failure::refused(format!("cannot show snapshot {id}: the plugin has no such snapshot"))
+        });
     }
     let request = v1::GetSnapshotRequest { snapshot_id: id.to_owned(), secrets };
     let send = |channel, request| async move {
@@ -303,8 +308,11 @@ pub(crate) async fn snapshot(plugin: &Plugin, id: &str) -> Result<Snapshot> {
     let answer = plugin.ask(&format_args!("show snapshot {id}"), request, send).await?;
     let (name, consistency) = (name(answer.metadata()), consistency(answer.metadata(), id));
     let found = answer.into_inner().snapshot.map(Snapshot::of);
-    let found = found
-        .ok_or_else(|| Failure::failed(format!("the plugin says nothing of snapshot {id}")))?;
+    let found = found.ok_or_else(|| {
+        Failure::failed(format!(
+            "cannot show snapshot {id}: the plugin's answer does not contain it"
+        ))
+    })?;
     Ok(Snapshot { name, consistency, ..found })
 }
 

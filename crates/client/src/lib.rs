@@ -1,10 +1,9 @@
 //! The command line client: `orlop volume`, `snapshot`, `group` and `node info`, for the socket of any CSI
 //! plugin; and `orlop top` and `orlop events`, for that of an Orlop daemon.
 //!
-//! A command finds the plugin ([`session`]), finds out which object is meant (`resolve.rs`), asks the plugin
-//! with the calls that an orchestrator uses, and shows the answer (`output.rs`). It keeps nothing but
-//! notes of what it mounted or is importing (`hand_mounts/`, `transfer/`), so that a call that was interrupted
-//! can be repeated. It never looks into a pool.
+//! A command connects to the plugin ([`session`]), resolves names to ids (`resolve.rs`), makes the calls that an
+//! orchestrator makes, and shows the answer (`output.rs`). It stores nothing but notes of its mounts and
+//! imports (`hand_mounts/`, `transfer/`), so that an interrupted command can be repeated. It never reads a pool.
 
 mod capability;
 mod copies;
@@ -51,16 +50,16 @@ pub enum Command {
     Events(EventsArguments),
 }
 
-/// `find` reads the settings of the daemon that the plugin is unless another one is named.
+/// `find` reads the settings of the daemon, which is the plugin unless another one is named.
 pub fn run(command: Command, find: FindSettings<'_>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => runtime.block_on(carry_out(command, find)),
-        Err(error) => Err(Failure::failed(format!("cannot start: {error}"))),
+        Err(error) => Err(Failure::failed(format!("cannot start the client: {error}"))),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Unread) => ExitCode::SUCCESS,
+        Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(failure) => {
             terminal::note(&format_args!("orlop: {failure}"));
             ExitCode::from(failure.exit_code())

@@ -75,7 +75,7 @@ impl Output {
         let mut out = std::io::stdout().lock();
         let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         written.map_err(|error| match error.kind() == ErrorKind::BrokenPipe {
-            true => Failure::Unread,
+            true => Failure::OutputClosed,
             false => Failure::failed(format!("cannot write to standard output: {error}")),
         })
     }

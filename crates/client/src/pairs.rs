@@ -11,7 +11,7 @@ pub(crate) fn parse(text: &str) -> std::result::Result<(String, String), String>
     }
 }
 
-/// One key twice is a slip of the hand.
+/// An error if a key is given twice.
 pub(crate) fn collected(
     option: &str,
     pairs: &[(String, String)],
@@ -37,14 +37,14 @@ pub(crate) fn size(text: &str) -> std::result::Result<u64, String> {
     parsed.ok_or_else(|| "it is not a size such as 10GiB, 1.5GiB, 500Mi or 4096".to_owned())
 }
 
-/// Bytes per second. A number alone would be bytes, and is most likely meant as something else: a volume that may write 10
-/// bytes per second hangs.
+/// Bytes per second. A number without a unit is refused: it would mean bytes, and a volume with a limit of 10 bytes per
+/// second hangs.
 pub(crate) fn rate(text: &str) -> std::result::Result<u64, String> {
     if let Some(bytes) = text.strip_suffix('B').and_then(|digits| digits.parse().ok()) {
         return if bytes > 0 {
             Ok(bytes)
         } else {
-            Err("it is nothing; none lifts a limit".to_owned())
+            Err("it is zero; write none to lift a limit".to_owned())
         };
     }
     match text.bytes().all(|byte| byte.is_ascii_digit()) {

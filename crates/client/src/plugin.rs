@@ -24,7 +24,7 @@ use crate::terminal::Waiting;
 pub(crate) use orlop_csi::proto::csi::v1::controller_service_capability::rpc::Type as Offer;
 pub(crate) use orlop_csi::proto::csi::v1::node_service_capability::rpc::Type as NodeOffer;
 
-/// Another call on the same object is at work: CSI asks callers to come again.
+/// Between two attempts while another call on the same object is running (ABORTED).
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -34,17 +34,17 @@ pub(crate) struct Plugin {
     pub(crate) socket: PathBuf,
     pub(crate) secrets: BTreeMap<String, String>,
     channel: Channel,
-    patience: Duration,
+    timeout: Duration,
     offers: BTreeSet<i32>,
 }
 
 impl Plugin {
     pub(crate) async fn connect(
         socket: &Path,
-        patience: Duration,
+        timeout: Duration,
         secrets: BTreeMap<String, String>,
     ) -> Result<Self> {
-        // Beforehand, because the transport does not tell why it cannot connect.
+        // A first connection to learn why it fails, which the transport does not say.
         if let Err(error) = UnixStream::connect(socket).await {
             return Err(unreachable(socket, &error));
         }
@@ -53,7 +53,7 @@ impl Plugin {
             let path = path.clone();
             async move { UnixStream::connect(path).await.map(TokioIo::new) }
         });
-        // The name stands in the authority of each call, at which plugins do not look.
+        // The name is the authority of each call, which plugins ignore.
         let channel =
             Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector);
         let mut plugin = Self {
@@ -62,19 +62,19 @@ impl Plugin {
             socket: socket.to_owned(),
             secrets,
             channel,
-            patience,
+            timeout,
             offers: BTreeSet::new(),
         };
-        plugin.introduce().await?;
+        plugin.read_identity().await?;
         Ok(plugin)
     }
 
-    async fn introduce(&mut self) -> Result<()> {
+    async fn read_identity(&mut self) -> Result<()> {
         let mut identity = IdentityClient::new(self.channel.clone());
         let asked = identity.get_plugin_info(v1::GetPluginInfoRequest {});
-        let answer = timeout(self.patience, asked)
+        let answer = timeout(self.timeout, asked)
             .await
-            .map_err(|_| self.silent(&"ask the plugin for its name"))?;
+            .map_err(|_| self.timed_out(&"ask the plugin for its name"))?;
         let info = answer.map_err(|status| self.not_a_plugin(&status))?.into_inner();
         self.driver = info.name;
         self.version = info.vendor_version;
@@ -85,7 +85,7 @@ impl Plugin {
                 ControllerClient::new(channel).controller_get_capabilities(request).await
             },
         );
-        // A node's daemon has no controller, and can be asked all that is of the node.
+        // The plugin on a node has no controller, and its node service can be used all the same.
         if let Ok(answer) = asked.await {
             let offered = answer.into_inner().capabilities.into_iter().filter_map(|it| it.r#type);
             self.offers =
@@ -98,8 +98,8 @@ impl Plugin {
         self.offers.contains(&i32::from(what))
     }
 
-    pub(crate) fn patience(&self) -> Duration {
-        self.patience
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     pub(crate) fn offered(&self) -> Vec<String> {
@@ -107,7 +107,7 @@ impl Plugin {
         self.offers.iter().filter_map(|number| known(number).ok()).collect()
     }
 
-    /// Refused without asking, because a call that is not offered may be answered with anything.
+    /// Refused by the client, because a plugin may answer anything to a call that it does not offer.
     pub(crate) fn require(&self, what: Offer, doing: &dyn Display) -> Result<()> {
         if self.offers(what) {
             return Ok(());
@@ -144,11 +144,11 @@ impl Plugin {
             .await;
         let hint =
             "is this the socket of a controller? Name that of the node's daemon with --endpoint";
-        answer.map(Response::into_inner).map_err(|failure| failure.hinting(hint))
+        answer.map(Response::into_inner).map_err(|failure| failure.with_hint(hint))
     }
 
-    /// One call, and again while another one is at work on the same object. `doing` reads as in "delete
-    /// volume v-1".
+    /// Makes a call, and repeats it while another call on the same object is running. `doing` reads as in "delete volume
+    /// v-1".
     pub(crate) async fn ask<Q: Clone, A, F>(
         &self,
         doing: &dyn Display,
@@ -159,16 +159,16 @@ impl Plugin {
         F: Future<Output = std::result::Result<Response<A>, Status>>,
     {
         let _waiting = Waiting::start(doing);
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.timeout;
         let mut pause = FIRST_PAUSE;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let mut request = Request::new(request.clone());
             request.set_timeout(left);
-            // A little later than the plugin, whose answer says more.
+            // The plugin times out a little earlier, and its answer says more.
             let answer = timeout(left + FIRST_PAUSE, send(self.channel.clone(), request)).await;
             match answer {
-                Err(_) => return Err(self.silent(doing)),
+                Err(_) => return Err(self.timed_out(doing)),
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(status))
                     if status.code() == Code::Aborted && Instant::now() + pause < until =>
@@ -181,12 +181,12 @@ impl Plugin {
         }
     }
 
-    /// For calls that only Orlop has.
-    pub(crate) fn without_monitor(&self, failure: Failure) -> Failure {
+    /// For the calls of the monitor, which only Orlop has.
+    pub(crate) fn explain_missing_monitor(&self, failure: Failure) -> Failure {
         match failure.is_unimplemented() {
             true => Failure::refused(format!(
-                "cannot ask the plugin {}: it is no Orlop daemon, or an older one; CSI has no call for this, so \
-                 name the socket of an Orlop daemon with --endpoint",
+                "cannot ask plugin {}: it is not an Orlop daemon, or an older version of one, and CSI has no call for \
+                 this; name the socket of an Orlop daemon with --endpoint",
                 self.driver
             )),
             false => failure,
@@ -200,18 +200,18 @@ impl Plugin {
                  same command again",
                 self.socket.display()
             )),
-            // Also what the library says by itself when its own clock runs out.
-            false if is_out_of_time(status) => self.silent(doing),
+            // Also the status that the gRPC library makes up after a timeout.
+            false if is_out_of_time(status) => self.timed_out(doing),
             false => Failure::of_status(doing, status),
         }
     }
 
-    fn silent(&self, doing: &dyn Display) -> Failure {
+    fn timed_out(&self, doing: &dyn Display) -> Failure {
         Failure::failed(format!(
-            "cannot {doing}: the plugin at {} has not answered within {} s, and may still be at work; run \
+            "cannot {doing}: the plugin at {} has not answered within {} s, and may still be busy with it; run \
              the same command again, with a longer --timeout",
             self.socket.display(),
-            self.patience.as_secs()
+            self.timeout.as_secs()
         ))
     }
 
@@ -228,8 +228,8 @@ impl Plugin {
 
 /// A fault of the transport has the error that caused it; an answer of the plugin has none.
 fn is_lost(status: &Status) -> bool {
-    let of_transport = std::error::Error::source(status).is_some();
-    of_transport
+    let is_of_transport = std::error::Error::source(status).is_some();
+    is_of_transport
         && matches!(
             status.code(),
             Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled

@@ -7,13 +7,13 @@ use crate::inventory;
 use crate::plugin::{Offer, Plugin};
 use crate::terminal::printable;
 
-/// More names are not asked for, one by one, to find what was meant.
+/// Names are requested one by one. Of more objects than this, they are not requested.
 const MAX_NAMES: usize = 500;
 const MAX_CANDIDATES: usize = 10;
-/// Of a digest: names such as `c` or `db` begin the digests of other volumes.
+/// The beginning of a digest must have this length, because names such as `c` or `db` begin the digests of other volumes.
 const SHORTEST_DIGEST: usize = 8;
-/// Of Jaro and Winkler: below this, a suggestion confuses.
-const SIMILAR: f64 = 0.8;
+/// The Jaro-Winkler similarity from which on a name is suggested.
+const MIN_SIMILARITY: f64 = 0.8;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
@@ -46,10 +46,10 @@ impl Kind {
     }
 }
 
-/// How much of an id or a name has to be given.
+/// Whether the beginning of an id or a name is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Match {
-    /// For what destroys an object: a repeated `delete data` must not find `data-2`.
+    /// For commands that delete: a repeated `delete data` must not find `data-2`.
     Whole,
     Beginning,
 }
@@ -81,7 +81,7 @@ async fn find_volume(plugin: &Plugin, given: &str, wanted: Match) -> Result<Stri
     let mut named = Vec::new();
     for id in ids {
         let is_asked = named.len() < MAX_NAMES && plugin.offers(Offer::GetVolume);
-        // One that cannot be read has no name that is known, and one that is gone by now is not meant.
+        // The name of a volume that cannot be read is not known. One that was deleted since is skipped.
         let name = match is_asked {
             true => match inventory::volume(plugin, &id).await {
                 Ok(found) => found.name,
@@ -136,10 +136,12 @@ pub(crate) fn group(ids: Vec<String>, given: &str, wanted: Match) -> Result<Stri
     by_name(Kind::Group, given, &named, wanted)
 }
 
-/// A plugin without lists knows whether it is one of its ids.
+/// A plugin without lists decides whether this is one of its ids.
 fn as_it_is(given: &str, kind: Kind) -> Result<String> {
     match given.is_empty() {
-        true => Err(Failure::usage(format!("an empty text is no {}", kind.as_str()))),
+        true => {
+            Err(Failure::usage(format!("cannot find a {}: its id or name is empty", kind.as_str())))
+        }
         false => Ok(given.to_owned()),
     }
 }
@@ -190,12 +192,12 @@ fn is_whole(candidate: &Candidate, given: &str) -> bool {
     candidate.name.as_deref() == Some(given)
 }
 
-/// A name that is not known may begin in the same way.
+/// One of the unknown names may begin in the same way.
 fn uncertain(kind: Kind, given: &str, one: &Candidate, all: &[Candidate]) -> Failure {
     let unknown = all.iter().filter(|candidate| candidate.name.is_none()).count();
     let what = kind.as_str();
     Failure::usage(format!(
-        "{given:?} begins the name of {what} {}, but the names of {unknown} others are not known, because there are more than \
+        "cannot tell whether {given:?} is {what} {}: the names of {unknown} others are not known, because there are more than \
          {MAX_NAMES} or they cannot be read; give the whole name, or the id",
         label(one)
     ))
@@ -216,7 +218,7 @@ fn ambiguous(kind: Kind, given: &str, found: impl ExactSizeIterator<Item = Strin
     }
     let what = kind.as_str();
     Failure::usage(format!(
-        "{given:?} begins more than one {what}: {}; give more of it",
+        "cannot tell which {what} {given:?} is: {}; give more of the id or name",
         listed.join(", ")
     ))
 }
@@ -228,7 +230,8 @@ fn missing(kind: Kind, given: &str, all: &[Candidate]) -> Failure {
         of_id.max(of_name)
     };
     let best = all.iter().map(|candidate| (likeness(candidate), candidate));
-    let best = best.filter(|(score, _)| *score >= SIMILAR).max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let best =
+        best.filter(|(score, _)| *score >= MIN_SIMILARITY).max_by(|(a, _), (b, _)| a.total_cmp(b));
     let what = kind.as_str();
     Failure::refused(match best {
         Some((_, candidate)) => {

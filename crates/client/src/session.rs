@@ -1,4 +1,4 @@
-//! What every command has: a plugin, a way to show results, and a directory for notes.
+//! What every command needs: the connection to the plugin, the output, and the directory of the client's notes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use crate::plugin::Plugin;
 use crate::secrets;
 use crate::terminal::{Style, printable};
 
-/// Where a daemon is looked for that no setting names.
-const USUAL_SOCKET: &str = "/run/orlop/csi.sock";
-/// No driver has such a name, so it is in the way of none of them.
+/// The socket of the daemon if nothing names one.
+const DEFAULT_SOCKET: &str = "/run/orlop/csi.sock";
+/// Beside the directories of drivers, none of which can have such a name.
 const CLIENT_DIR: &str = ".client";
 
-/// What the settings of the daemon say.
+/// The settings of the daemon that the client needs.
 pub struct Settings {
-    /// Its socket, if they say it.
+    /// Its socket, if the settings name it.
     pub socket: Option<PathBuf>,
     pub run_dir: PathBuf,
 }
 
-/// Reads the settings, with the file that is given.
+/// Reads the settings, from the given file if there is one.
 pub type FindSettings<'a> = &'a dyn Fn(Option<&Path>) -> std::result::Result<Settings, String>;
 
 #[derive(Debug, clap::Args)]
@@ -81,7 +81,7 @@ pub(crate) struct Destroy {
 pub(crate) struct Session {
     pub(crate) plugin: Plugin,
     pub(crate) output: Output,
-    /// For notes of this client; on a filesystem that a reboot empties, as it does the mounts.
+    /// For notes of this client. A reboot clears it, as it does the mounts.
     pub(crate) directory: PathBuf,
 }
 
@@ -90,17 +90,17 @@ impl Session {
         let given = common.endpoint.as_ref().filter(|given| !given.is_empty());
         let found = find(common.config.as_deref());
         let (socket, run_dir) = match given {
-            // Another plugin is no business of the daemon's settings.
+            // The daemon's settings do not matter for another plugin, except its run directory.
             Some(given) => (parse_endpoint(given)?, found.ok().map(|settings| settings.run_dir)),
             None => {
                 let settings = found.map_err(Failure::usage)?;
-                (settings.socket.map_or_else(usual_socket, Ok)?, Some(settings.run_dir))
+                (settings.socket.map_or_else(default_socket, Ok)?, Some(settings.run_dir))
             }
         };
         let secrets =
             common.secrets_file.as_deref().map(secrets::read).transpose()?.unwrap_or_default();
-        let patience = Duration::from_secs(common.timeout);
-        let plugin = Plugin::connect(&socket, patience, secrets).await?;
+        let timeout = Duration::from_secs(common.timeout);
+        let plugin = Plugin::connect(&socket, timeout, secrets).await?;
         let run_dir = run_dir.unwrap_or_else(|| PathBuf::from("/run/orlop"));
         let output = Output { format: common.output, style: Style::of_stdout() };
         Ok(Self { plugin, output, directory: run_dir.join(CLIENT_DIR) })
@@ -110,7 +110,7 @@ impl Session {
         self.output.show(answer)
     }
 
-    /// Of `--dry-run`: nothing for programs, a line for people.
+    /// The result of `--dry-run`.
     pub(crate) fn would(&self, what: &str) -> Result<()> {
         self.show(&Answer::new(
             Vec::new(),
@@ -119,19 +119,19 @@ impl Session {
         )?)
     }
 
-    /// Once, or again and again.
+    /// Shows the answer once, or at intervals with `--watch`.
     pub(crate) async fn watch(
         &self,
         watch: Watch,
-        look: impl AsyncFn() -> Result<Answer>,
+        read: impl AsyncFn() -> Result<Answer>,
     ) -> Result<()> {
         use std::io::IsTerminal;
         let Some(seconds) = watch.watch else {
-            return self.show(&look().await?);
+            return self.show(&read().await?);
         };
         let clear = if std::io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
         loop {
-            let answer = look().await?;
+            let answer = read().await?;
             self.output.write(&format!("{clear}{}", answer.rendered(self.output.format)))?;
             tokio::time::sleep(Duration::from_secs(seconds)).await;
         }
@@ -152,13 +152,13 @@ fn parse_endpoint(given: &OsString) -> Result<PathBuf> {
     if path.is_absolute() { Ok(path.to_owned()) } else { Err(wrong()) }
 }
 
-fn usual_socket() -> Result<PathBuf> {
-    let usual = PathBuf::from(USUAL_SOCKET);
+fn default_socket() -> Result<PathBuf> {
+    let usual = PathBuf::from(DEFAULT_SOCKET);
     // A directory that is closed to this user may well have one.
     match usual.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::usage(format!(
-            "no plugin is named, and there is none at {USUAL_SOCKET}; name its socket with --endpoint or \
-             CSI_ENDPOINT, or the daemon's file with --config"
+            "cannot find a plugin: no socket is named, and there is none at {DEFAULT_SOCKET}; name one with \
+             --endpoint or CSI_ENDPOINT, or the daemon's file with --config"
         ))),
         _ => Ok(usual),
     }

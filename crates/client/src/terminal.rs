@@ -1,4 +1,4 @@
-//! What is only for people at a terminal: colours, questions, progress.
+//! For people at a terminal: colours, questions, progress.
 
 use std::fmt::Display;
 use std::io::{BufRead, IsTerminal, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Result};
 
-/// Before this, what is waited for is not worth a line.
+/// A shorter wait is not shown.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -44,8 +44,8 @@ impl Style {
     }
 }
 
-/// Names and messages come from elsewhere: what they hold must not move the cursor, begin a line, or turn the
-/// direction of what follows.
+/// Names and messages come from other programs. They must not move the cursor, begin a line, or change the direction of
+/// the text after them.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if misleads(c) { '?' } else { c }).collect()
 }
@@ -63,14 +63,14 @@ pub(crate) fn note(text: &dyn Display) {
     let _ = writeln!(std::io::stderr(), "{}", printable(&text.to_string()));
 }
 
-/// Asks before something is destroyed. Without a terminal there is no one to ask.
+/// Asks before something is destroyed. Without a terminal, `--yes` is required.
 pub(crate) fn confirm(consequence: &str, yes: bool) -> Result<()> {
     if yes {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(Failure::usage(format!(
-            "{consequence}; nothing was done: there is no terminal to ask at, so say --yes to do it"
+            "{consequence}; nothing was done: there is no terminal to ask at; to do it, pass --yes"
         )));
     }
     let mut err = std::io::stderr();
@@ -84,7 +84,7 @@ pub(crate) fn confirm(consequence: &str, yes: bool) -> Result<()> {
     }
 }
 
-/// Shows on a terminal what is waited for, and since when.
+/// Shows on a terminal which call the command is waiting for, and for how long.
 pub(crate) struct Waiting(Option<(Arc<AtomicBool>, thread::JoinHandle<()>)>);
 
 impl Waiting {
@@ -112,7 +112,7 @@ impl Waiting {
                 let _ = write!(std::io::stderr(), "\r\x1b[K");
             }
         };
-        // Without the thread nothing is shown, and nothing else is lost.
+        // Without the thread, only this display is missing.
         let thread = thread::Builder::new().name("waiting".to_owned()).spawn(show);
         Self(thread.ok().map(|thread| (ended, thread)))
     }

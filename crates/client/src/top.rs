@@ -1,4 +1,4 @@
-//! `orlop top`: what the volumes of a node do now.
+//! `orlop top`: the I/O of the volumes on a node.
 
 mod activity;
 mod screen;
@@ -54,7 +54,7 @@ fn interval(text: &str) -> std::result::Result<Duration, String> {
         .ok_or_else(|| "it is not a number of seconds between 0.1 and 3600".to_owned())
 }
 
-/// Counters of one moment.
+/// The counters at one instant.
 struct Sample {
     taken: Instant,
     node: String,
@@ -68,7 +68,7 @@ struct View {
     node: String,
     interval_milliseconds: u64,
     volumes: Vec<Activity>,
-    /// Staged here as well, and not asked for.
+    /// How many further volumes are staged here.
     left_out: u64,
     silent_pools: Vec<String>,
 }
@@ -86,23 +86,23 @@ async fn show_all(session: &Session, arguments: &TopArguments) -> Result<()> {
     let mut before = sample(session).await?;
     let mut left = if arguments.once { Some(1) } else { arguments.count };
     let screen = Screen::open(&session.output, left.is_none());
-    let mut is_silent = false;
+    let mut is_unreachable = false;
     while left != Some(0) {
         tokio::time::sleep(arguments.interval).await;
         let now = match sample(session).await {
             Ok(now) => now,
-            // A daemon that restarts is back in a moment. A number of intervals is for scripts, which want to know.
+            // A daemon that restarts is waited for. Scripts, which give a number of intervals, get an error.
             Err(_) if left.is_none() => {
-                if !is_silent {
+                if !is_unreachable {
                     let socket = session.plugin.socket.display();
                     screen.say(&format!("the daemon at {socket} does not answer; waiting for it"));
-                    is_silent = true;
+                    is_unreachable = true;
                 }
                 continue;
             }
             Err(failure) => return Err(failure),
         };
-        is_silent = false;
+        is_unreachable = false;
         let view = view(&before, &now, arguments.sort);
         let text = described(&view, session);
         screen.show(&Answer::new(ids(&view), &view, text)?)?;
@@ -115,9 +115,10 @@ async fn show_all(session: &Session, arguments: &TopArguments) -> Result<()> {
 async fn sample(session: &Session) -> Result<Sample> {
     let send =
         |channel, request| async move { MonitorClient::new(channel).list_volume_io(request).await };
-    let doing = "show what volumes do";
+    let doing = "read the I/O of volumes";
     let asked = session.plugin.ask(&doing, monitor::ListVolumeIoRequest {}, send).await;
-    let answer = asked.map_err(|failure| session.plugin.without_monitor(failure))?.into_inner();
+    let answer =
+        asked.map_err(|failure| session.plugin.explain_missing_monitor(failure))?.into_inner();
     let by_id = |volume: monitor::VolumeIo| (volume.volume_id.clone(), volume);
     Ok(Sample {
         taken: Instant::now(),
@@ -128,7 +129,7 @@ async fn sample(session: &Session) -> Result<Sample> {
     })
 }
 
-/// A volume that was staged only since is shown from the next interval on.
+/// A volume that was staged during the interval is shown from the next one on.
 fn view(before: &Sample, now: &Sample, sort: SortKey) -> View {
     let elapsed = now.taken - before.taken;
     let both = now.volumes.iter().filter_map(|(id, now)| Some((before.volumes.get(id)?, now)));
@@ -174,7 +175,7 @@ fn described(view: &View, session: &Session) -> String {
     }
     text.push_str(&table.rendered(session.output.style, "no volume is staged on this node"));
     if view.left_out > 0 {
-        text.push_str(&format!("\nand {} more volumes, whose figures are not read", view.left_out));
+        text.push_str(&format!("\nand {} more volumes, which are not shown", view.left_out));
     }
     if !view.silent_pools.is_empty() {
         let pools = view.silent_pools.join(", ");
@@ -184,7 +185,7 @@ fn described(view: &View, session: &Session) -> String {
 }
 
 impl Screen {
-    /// Where a table is drawn over the one before, the line stays until the next one.
+    /// On a redrawn screen, the line stays until the next table.
     fn say(&self, text: &str) {
         match self.is_redrawn() {
             true => self.draw(text),

@@ -1,7 +1,7 @@
 //! Which files differ between two directories, both of which stay as they are while they are compared.
 //!
-//! Both are walked at once, in the order of names, so that memory is needed for the directories on the way to the
-//! present one alone. No link is followed, and nothing is opened but directories and regular files.
+//! Both are walked side by side, in the order of names, so that only the directories above the current one are in
+//! memory. No link is followed, and nothing is opened but directories and regular files.
 
 mod entry;
 mod name;
@@ -15,17 +15,17 @@ use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
-use crate::interrupt::Stop;
+use crate::interrupt::StopFlag;
 use entry::Entry;
-pub(crate) use entry::{Identity, Kind};
+pub(crate) use entry::{FileKind, Identity};
 pub(crate) use name::escaped;
 
-/// Each level has a directory of either side open, of which a process may have 1024.
+/// Each level has two open directories, and a process may have 1024 open files.
 const MAX_DEPTH: usize = 400;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum What {
+pub(crate) enum ChangeKind {
     Added,
     Removed,
     Changed,
@@ -34,8 +34,8 @@ pub(crate) enum What {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Difference {
-    pub(crate) what: What,
-    pub(crate) kind: Kind,
+    pub(crate) what: ChangeKind,
+    pub(crate) kind: FileKind,
     /// Below the directory that is compared.
     pub(crate) path: Vec<u8>,
     /// Of what was renamed.
@@ -49,7 +49,7 @@ pub(crate) trait Visitor {
     fn found(&mut self, difference: Difference) -> Result<()>;
 
     /// Called for each file and directory, so that progress can be shown.
-    fn looked(&mut self);
+    fn visited(&mut self);
 }
 
 /// A directory of one side.
@@ -62,7 +62,7 @@ pub(crate) fn compare(
     old: &Path,
     new: &Path,
     visitor: &mut dyn Visitor,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> Result<()> {
     let mut walk = Walk { visitor, stop, path: Vec::new(), depth: 0 };
     let open = |path: &Path| {
@@ -104,7 +104,7 @@ impl Directory {
 
 struct Walk<'a> {
     visitor: &'a mut dyn Visitor,
-    stop: &'a Stop,
+    stop: &'a StopFlag,
     path: Vec<u8>,
     depth: usize,
 }
@@ -127,15 +127,15 @@ impl Walk<'_> {
             let Some(name) = in_old.or(in_new) else { return Ok(()) };
             self.entered(name, |walk| match (in_old, in_new) {
                 (Some(_), Some(_)) => walk.in_both(old, new, name),
-                (Some(_), None) => walk.in_one(old, name, What::Removed),
-                (None, _) => walk.in_one(new, name, What::Added),
+                (Some(_), None) => walk.in_one(old, name, ChangeKind::Removed),
+                (None, _) => walk.in_one(new, name, ChangeKind::Added),
             })?;
         }
     }
 
     fn entered(&mut self, name: &CStr, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.stop.check()?;
-        self.visitor.looked();
+        self.visitor.visited();
         if self.depth == MAX_DEPTH {
             return Err(Failure::failed(format!(
                 "cannot compare {}: directories are nested deeper than {MAX_DEPTH}",
@@ -155,10 +155,10 @@ impl Walk<'_> {
     }
 
     /// With all that is below it.
-    fn in_one(&mut self, directory: &Directory, name: &CStr, what: What) -> Result<()> {
+    fn in_one(&mut self, directory: &Directory, name: &CStr, what: ChangeKind) -> Result<()> {
         let entry = self.entry(directory, name)?;
         self.report(what, &entry, Vec::new())?;
-        if entry.identity.kind == Kind::Directory {
+        if entry.identity.kind == FileKind::Directory {
             let below = directory.below(name).map_err(|error| self.cannot("read", &error))?;
             for name in &below.names {
                 self.entered(name, |walk| walk.in_one(&below, name, what))?;
@@ -170,21 +170,21 @@ impl Walk<'_> {
     fn in_both(&mut self, old: &Directory, new: &Directory, name: &CStr) -> Result<()> {
         let (before, after) = (self.entry(old, name)?, self.entry(new, name)?);
         if before.identity.kind != after.identity.kind {
-            self.in_one(old, name, What::Removed)?;
-            return self.in_one(new, name, What::Added);
+            self.in_one(old, name, ChangeKind::Removed)?;
+            return self.in_one(new, name, ChangeKind::Added);
         }
-        if !before.is_untouched(&after) {
+        if !before.is_unchanged(&after) {
             let compared = before.compare(&after, old.fd.as_fd(), new.fd.as_fd(), name, self.stop);
             let respects = match compared {
                 Ok(respects) => respects,
-                Err(entry::CompareError::Stopped(failure)) => return Err(failure),
+                Err(entry::CompareError::Interrupted(failure)) => return Err(failure),
                 Err(entry::CompareError::Io(error)) => return Err(self.cannot("read", &error)),
             };
             if !respects.is_empty() {
-                self.report(What::Changed, &after, respects)?;
+                self.report(ChangeKind::Changed, &after, respects)?;
             }
         }
-        if after.identity.kind == Kind::Directory {
+        if after.identity.kind == FileKind::Directory {
             let read = |directory: &Directory| directory.below(name);
             let below_old = read(old).map_err(|error| self.cannot("read", &error))?;
             let below_new = read(new).map_err(|error| self.cannot("read", &error))?;
@@ -194,10 +194,15 @@ impl Walk<'_> {
     }
 
     fn entry(&self, directory: &Directory, name: &CStr) -> Result<Entry> {
-        Entry::read(directory.fd.as_fd(), name).map_err(|error| self.cannot("look at", &error))
+        Entry::read(directory.fd.as_fd(), name).map_err(|error| self.cannot("inspect", &error))
     }
 
-    fn report(&mut self, what: What, entry: &Entry, respects: Vec<&'static str>) -> Result<()> {
+    fn report(
+        &mut self,
+        what: ChangeKind,
+        entry: &Entry,
+        respects: Vec<&'static str>,
+    ) -> Result<()> {
         self.visitor.found(Difference {
             what,
             kind: entry.identity.kind,

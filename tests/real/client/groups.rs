@@ -18,7 +18,7 @@ async fn a_group_is_taken_listed_shown_and_deleted() {
     assert_eq!(made["snapshots"].as_array().unwrap().len(), 2);
     assert!(made["snapshots"][0]["consistency"].is_string(), "{made}");
     let said = at.ok(&["group", "create", "both", "one", "two"]);
-    assert!(said.starts_with("nothing was done, there is already group snapshot "), "{said}");
+    assert!(said.starts_with("nothing was done; this group snapshot exists already: "), "{said}");
     assert_eq!(at.id(&["group", "list"]), id);
     assert_eq!(at.id(&["group", "show", "both"]), id);
     let shown = at.json(&["group", "show", &id[..14]]);

@@ -118,14 +118,14 @@ async fn images_that_need_other_files_or_keys_are_refused() {
     at.fails(2, &["volume", "import", &secret, "disk", "--format", "qcow2"]);
     assert_eq!(at.volumes(), 0);
 
-    // A part of a download, and one that says more than any pool has.
+    // A was its download interrupted, and one that says more than any pool has.
     let raw = at.path("raw");
     raw_image(&raw);
     qemu_img(&["convert", "-f", "raw", "-O", "qcow2", &raw, &image]);
     let length = std::fs::metadata(&image).unwrap().len();
     File::options().write(true).open(&image).unwrap().set_len(length - 2 * MIB).unwrap();
     let said = at.fails(1, &["volume", "import", &image, "disk"]);
-    assert!(said.contains("part of a download"), "{said}");
+    assert!(said.contains("was its download interrupted"), "{said}");
     at.ok(&["volume", "delete", "disk", "--yes"]);
     let _ = std::fs::remove_file(&image);
     qemu_img(&["create", "-q", "-f", "qcow2", &image, "900T"]);

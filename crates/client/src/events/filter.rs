@@ -1,4 +1,4 @@
-//! Which events are wanted.
+//! Which events are shown.
 
 use std::time::{Duration, SystemTime};
 
@@ -95,7 +95,7 @@ impl Filter {
     }
 }
 
-/// A volume that is deleted is known by what was given alone.
+/// For a deleted volume, only the given text is known.
 async fn names_of(session: &Session, given: &str) -> Result<Vec<String>> {
     let mut names = vec![given.to_owned()];
     match resolve::volume(&session.plugin, given).await {

@@ -3,8 +3,8 @@
 use super::Event;
 use crate::terminal::{Style, printable};
 
-/// Said in other words already, or only for programs.
-const NOT_REPEATED: [&str; 13] = [
+/// Fields that the line has already, or that are for programs.
+const NOT_APPENDED: [&str; 13] = [
     "method",
     "code",
     "call",
@@ -54,7 +54,7 @@ fn text(event: &Event) -> String {
     let more: Vec<String> = event
         .fields
         .iter()
-        .filter(|(name, _)| !NOT_REPEATED.contains(&name.as_str()))
+        .filter(|(name, _)| !NOT_APPENDED.contains(&name.as_str()))
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };

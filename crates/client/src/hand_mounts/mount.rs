@@ -21,8 +21,7 @@ use crate::plugin::{NodeOffer, Offer};
 use crate::session::Session;
 use crate::terminal::note;
 
-/// A mount that is wanted.
-pub(crate) struct Wanted {
+pub(crate) struct MountRequest {
     pub(crate) volume: Volume,
     /// Absolute, without links.
     pub(crate) target: PathBuf,
@@ -32,10 +31,10 @@ pub(crate) struct Wanted {
     pub(crate) temporary_copy_of: Option<String>,
 }
 
-/// May be repeated: what is there already is completed. What a new mount had done when it failed is undone.
-pub(crate) async fn ensure_mounted(session: &Session, wanted: &Wanted) -> Result<HandMount> {
+/// May be repeated, and completes an interrupted mount. If a new mount fails, its steps are undone.
+pub(crate) async fn ensure_mounted(session: &Session, wanted: &MountRequest) -> Result<HandMount> {
     let (plugin, directory) = (&session.plugin, &session.directory);
-    let _lock = lock(directory, &plugin.driver, &wanted.volume.id, plugin.patience()).await?;
+    let _lock = lock(directory, &plugin.driver, &wanted.volume.id, plugin.timeout()).await?;
     let node = plugin.node_info().await?.node_id;
     let mut mount = HandMount {
         driver: plugin.driver.clone(),
@@ -65,14 +64,14 @@ pub(crate) async fn ensure_mounted(session: &Session, wanted: &Wanted) -> Result
         None => {
             refuse_foreign(&wanted.target)?;
             refuse_to_hide_files(&wanted.target)?;
-            // It may be mounted at a second directory, whose unmount then takes it back.
+            // If the volume is mounted at a second directory, the last unmount unpublishes it.
             let others = of_volume(directory, &plugin.driver, &mount.volume)?;
             mount.attached |= others.iter().any(|other| other.attached);
             save(directory, &mount)?;
         }
     }
     let publish_context = match attach(session, &mount).await {
-        // Its answer is that nothing was done, so nothing is undone: of a damaged volume it could not be.
+        // The plugin refused, so there is nothing to undo; for a damaged volume, undoing would fail too.
         Err(failure) if before.is_none() && failure.is_answer() => {
             forget(directory, &mount)?;
             return Err(failure);
@@ -80,31 +79,31 @@ pub(crate) async fn ensure_mounted(session: &Session, wanted: &Wanted) -> Result
         attached => attached,
     };
     let done = match publish_context {
-        Ok(publish_context) => carry_out(session, &mount, publish_context).await,
+        Ok(publish_context) => stage_and_publish(session, &mount, publish_context).await,
         Err(failure) => Err(failure),
     };
     match (done, before) {
         (Ok(()), _) => Ok(mount),
         // It was mounted before this call, and stays.
         (Err(failure), Some(_)) => Err(failure),
-        (Err(failure), None) => Err(undone(session, &mount, failure).await),
+        (Err(failure), None) => Err(roll_back(session, &mount, failure).await),
     }
 }
 
-async fn undone(session: &Session, mount: &HandMount, failure: Failure) -> Failure {
+async fn roll_back(session: &Session, mount: &HandMount, failure: Failure) -> Failure {
     match super::unmount::undo(session, mount).await {
         Ok(()) => match forget(&session.directory, mount) {
             Ok(()) => failure,
-            Err(also) => failure.hinting(&also.to_string()),
+            Err(also) => failure.with_hint(&also.to_string()),
         },
-        Err(also) => failure.hinting(&format!(
+        Err(also) => failure.with_hint(&format!(
             "and it could not be undone ({also}): run the same command again, or `orlop volume unmount {}`",
             mount.target.display()
         )),
     }
 }
 
-async fn carry_out(
+async fn stage_and_publish(
     session: &Session,
     mount: &HandMount,
     publish_context: BTreeMap<String, String>,
@@ -270,12 +269,14 @@ pub(crate) fn target(given: &Path, access: &Access) -> Result<PathBuf> {
     }
 }
 
-/// With who uses it, as far as the plugin says.
+/// The volume with the nodes that it is published to, if the plugin says them.
 pub(crate) async fn volume_to_mount(session: &Session, id: &str) -> Result<Volume> {
     match session.plugin.offers(Offer::GetVolume) || session.plugin.offers(Offer::ListVolumes) {
         true => inventory::volume(&session.plugin, id).await,
         false => {
-            note(&format_args!("the plugin lists no volumes, so nothing is known of {id}"));
+            note(&format_args!(
+                "note: the plugin does not list volumes, so it is not known whether volume {id} is in use elsewhere"
+            ));
             Ok(Volume::of(v1::Volume { volume_id: id.to_owned(), ..Default::default() }))
         }
     }

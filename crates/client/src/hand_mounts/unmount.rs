@@ -12,10 +12,10 @@ use crate::session::Session;
 use crate::terminal::note;
 use crate::volume::delete_id;
 
-/// May be repeated. The note goes last: until then another call can finish it.
+/// May be repeated. The note is removed last: until then another command can finish the unmount.
 pub(crate) async fn ensure_unmounted(session: &Session, mount: &HandMount) -> Result<()> {
     let plugin = &session.plugin;
-    let _lock = lock(&session.directory, &plugin.driver, &mount.volume, plugin.patience()).await?;
+    let _lock = lock(&session.directory, &plugin.driver, &mount.volume, plugin.timeout()).await?;
     undo(session, mount).await?;
     if mount.temporary_copy_of.is_some() {
         delete_id(session, &mount.volume, &mount.volume).await?;
@@ -23,7 +23,7 @@ pub(crate) async fn ensure_unmounted(session: &Session, mount: &HandMount) -> Re
     forget(&session.directory, mount)
 }
 
-/// Without the volume itself.
+/// Undoes the mount, and leaves the volume.
 pub(super) async fn undo(session: &Session, mount: &HandMount) -> Result<()> {
     let plugin = &session.plugin;
     let request = v1::NodeUnpublishVolumeRequest {
@@ -47,14 +47,14 @@ pub(super) async fn undo(session: &Session, mount: &HandMount) -> Result<()> {
             node_id: mount.node.clone(),
             secrets: plugin.secrets.clone(),
         };
-        let doing = format!("take volume {} back from node {}", mount.volume, mount.node);
+        let doing = format!("unpublish volume {} from node {}", mount.volume, mount.node);
         let send = |channel, request| async move {
             ControllerClient::new(channel).controller_unpublish_volume(request).await
         };
         match plugin.ask(&doing, request, send).await {
-            // The mount is gone, and no command could end it otherwise.
+            // The volume is unmounted; without this, its note could never be removed.
             Err(failure) if failure.is_data_loss() => {
-                note(&format_args!("note: {failure}; it is unmounted all the same"));
+                note(&format_args!("note: {failure}; the volume is unmounted all the same"));
             }
             answer => drop(answer?),
         }
@@ -74,7 +74,7 @@ async fn unstage(session: &Session, mount: &HandMount) -> Result<()> {
         };
         plugin.ask(&format_args!("unstage volume {}", mount.volume), request, send).await?;
     }
-    // Empty, or still in use and then left: never more than that is removed.
+    // Removes the directory only if it is empty.
     let _ = std::fs::remove_dir(&mount.staging);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `orlop snapshot diff` and `allocated`: blocks that changed, or were ever written.
+//! `orlop snapshot diff` and `allocated`: blocks that changed, or that were ever written.
 
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::snapshot_metadata_client::SnapshotMetadataClient;
@@ -48,7 +48,7 @@ pub(super) struct AllocatedArguments {
 
 #[derive(Debug, clap::Args)]
 struct Form {
-    /// A bar of the volume's width instead of the ranges
+    /// Draw the volume as a bar instead of listing the ranges
     #[arg(long)]
     bar: bool,
 
@@ -92,12 +92,13 @@ pub(super) async fn diff(session: &Session, arguments: &DiffArguments) -> Result
     let send = |channel, request| async move {
         SnapshotMetadataClient::new(channel).get_metadata_delta(request).await
     };
-    let mut stream = plugin.ask(&doing, request, send).await.map_err(explained)?.into_inner();
+    let mut stream =
+        plugin.ask(&doing, request, send).await.map_err(explain_unimplemented)?.into_inner();
     let next = async || {
         let part = stream.message().await?;
         Ok(part.map(|it| Part { capacity: it.volume_capacity_bytes, blocks: it.block_metadata }))
     };
-    let (volume_bytes, found) = gathered(session, &doing, next).await?;
+    let (volume_bytes, found) = read_ranges(session, &doing, next).await?;
     let changes = changes(Some(base), target, volume_bytes, found);
     show(session, &arguments.form, &changes, "changed")
 }
@@ -115,24 +116,25 @@ pub(super) async fn allocated(session: &Session, arguments: &AllocatedArguments)
     let send = |channel, request| async move {
         SnapshotMetadataClient::new(channel).get_metadata_allocated(request).await
     };
-    let mut stream = plugin.ask(&doing, request, send).await.map_err(explained)?.into_inner();
+    let mut stream =
+        plugin.ask(&doing, request, send).await.map_err(explain_unimplemented)?.into_inner();
     let next = async || {
         let part = stream.message().await?;
         Ok(part.map(|it| Part { capacity: it.volume_capacity_bytes, blocks: it.block_metadata }))
     };
-    let (volume_bytes, found) = gathered(session, &doing, next).await?;
+    let (volume_bytes, found) = read_ranges(session, &doing, next).await?;
     let changes = changes(None, snapshot, volume_bytes, found);
     show(session, &arguments.form, &changes, "written")
 }
 
-fn explained(failure: Failure) -> Failure {
+fn explain_unimplemented(failure: Failure) -> Failure {
     match failure.is_unimplemented() {
-        true => failure.hinting("the plugin has no SnapshotMetadata service"),
+        true => failure.with_hint("the plugin has no SnapshotMetadata service"),
         false => failure,
     }
 }
 
-async fn gathered(
+async fn read_ranges(
     session: &Session,
     doing: &str,
     mut next: impl AsyncFnMut() -> std::result::Result<Option<Part>, Status>,
@@ -141,23 +143,25 @@ async fn gathered(
     loop {
         let part = match next().await {
             Ok(part) => part,
-            // The stream begins with the answer, so a call that is not there is known only now.
+            // A plugin may report a missing call only when the stream is read.
             Err(status) if status.code() == Code::Unimplemented => {
-                return Err(explained(session.plugin.failure(&doing, &status)));
+                return Err(explain_unimplemented(session.plugin.failure(&doing, &status)));
             }
             Err(status) => return Err(session.plugin.failure(&doing, &status)),
         };
         let Some(part) = part else { return Ok((capacity, found)) };
-        capacity = capacity.max(wire(part.capacity));
+        capacity = capacity.max(non_negative(part.capacity));
         for block in part.blocks {
-            let range =
-                Range { offset: wire(block.byte_offset), size_bytes: wire(block.size_bytes) };
+            let range = Range {
+                offset: non_negative(block.byte_offset),
+                size_bytes: non_negative(block.size_bytes),
+            };
             ranges::push(&mut found, range);
         }
     }
 }
 
-fn wire(count: i64) -> u64 {
+fn non_negative(count: i64) -> u64 {
     crate::inventory::bytes(count)
 }
 
@@ -178,7 +182,7 @@ fn show(session: &Session, form: &Form, changes: &Changes, what: &str) -> Result
     let count = changes.ranges.len();
     let total = format!("{what}: {}{of}, in {count} ranges", Bytes(changes.total_bytes));
     let text = if form.bar {
-        // A plugin may leave the size out where nothing is listed.
+        // A plugin may omit the size if it lists nothing.
         let end = changes.ranges.last().map_or(0, |range| range.end());
         let bar = ranges::bar(&changes.ranges, changes.volume_bytes.max(end), form.width);
         format!("[{bar}]\n{total}")

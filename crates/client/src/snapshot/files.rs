@@ -10,7 +10,7 @@ use super::report::Report;
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
 use crate::hand_mounts::{
-    HandMount, Wanted, ensure_directory, ensure_mounted, ensure_unmounted, volume_to_mount,
+    HandMount, MountRequest, ensure_directory, ensure_mounted, ensure_unmounted, volume_to_mount,
 };
 use crate::interrupt::Interruptible;
 use crate::inventory::Volume;
@@ -52,7 +52,7 @@ pub(super) async fn diff(
             );
             outcome = Err(match outcome {
                 Ok(()) => Failure::failed(hint),
-                Err(failure) => failure.hinting(&hint),
+                Err(failure) => failure.with_hint(&hint),
             });
         }
     }
@@ -96,11 +96,11 @@ async fn mount(
             Ok(target)
         }
         Err(failure) => Err(match delete_id(session, &made.id, &made.label()).await {
-            Ok(()) => failure.hinting(
+            Ok(()) => failure.with_hint(
                 "if the volume has another filesystem than the plugin's default, name it with --fs; of a raw volume \
                  no files are known",
             ),
-            Err(also) => failure.hinting(&also.to_string()),
+            Err(also) => failure.with_hint(&also.to_string()),
         }),
     }
 }
@@ -115,7 +115,7 @@ async fn mount_copy(
     let above = session.directory.join("diff");
     ensure_directory(&session.directory, &above)
         .map_err(|error| Failure::failed(format!("cannot mount snapshot {snapshot}: {error}")))?;
-    let wanted = Wanted {
+    let wanted = MountRequest {
         volume: volume_to_mount(session, &made.id).await?,
         target: above.join(name),
         access,

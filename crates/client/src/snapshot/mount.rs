@@ -7,7 +7,7 @@ use orlop_model::NameDigest;
 
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
-use crate::hand_mounts::{self, Wanted, ensure_mounted, target, volume_to_mount};
+use crate::hand_mounts::{self, MountRequest, ensure_mounted, target, volume_to_mount};
 use crate::plugin::Offer;
 use crate::resolve;
 use crate::session::{Change, Session};
@@ -66,7 +66,7 @@ pub(super) async fn mount(session: &Session, arguments: &MountArguments) -> Resu
     }
     let made = create(session, &wanted).await?;
     note(&format_args!("made volume {} out of snapshot {snapshot}", made.label()));
-    let wanted = Wanted {
+    let wanted = MountRequest {
         volume: volume_to_mount(session, &made.id).await?,
         target,
         access,
@@ -81,11 +81,11 @@ pub(super) async fn mount(session: &Session, arguments: &MountArguments) -> Resu
 }
 
 /// Its volume is of no use without the mount, unless a note of the mount is left for another attempt.
-async fn discarded(session: &Session, wanted: &Wanted, failure: Failure) -> Failure {
+async fn discarded(session: &Session, wanted: &MountRequest, failure: Failure) -> Failure {
     match hand_mounts::at_target(&session.directory, &wanted.target) {
         Ok(None) => match delete_id(session, &wanted.volume.id, &wanted.volume.label()).await {
             Ok(()) => failure,
-            Err(also) => failure.hinting(&also.to_string()),
+            Err(also) => failure.with_hint(&also.to_string()),
         },
         Ok(Some(_)) | Err(_) => failure,
     }

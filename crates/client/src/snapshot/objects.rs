@@ -18,7 +18,7 @@ use crate::terminal::{confirm, printable};
 use crate::volume::{NewVolume, create_or_find, source_of_snapshot};
 use crate::{pairs, resolve};
 
-/// Between two questions whether a snapshot is ready.
+/// How often it is checked whether a snapshot is ready.
 const READY_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
@@ -56,7 +56,7 @@ pub(super) struct CreateArguments {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DeleteArguments {
-    /// Ids or names, or the beginnings of some
+    /// Ids or names, not just the beginnings of some
     #[arg(required = true, value_name = "SNAPSHOT")]
     snapshots: Vec<String>,
     #[command(flatten)]
@@ -199,8 +199,9 @@ pub(super) async fn create(session: &Session, arguments: &CreateArguments) -> Re
         let answer = plugin.ask(&doing, request.clone(), send).await?;
         let metadata = answer.metadata().clone();
         let made = answer.into_inner().snapshot.map(Snapshot::of);
-        let made =
-            made.ok_or_else(|| Failure::failed(format!("cannot {doing}: the plugin gives no id")))?;
+        let made = made.ok_or_else(|| {
+            Failure::failed(format!("cannot {doing}: the plugin's answer has no snapshot id"))
+        })?;
         let consistency = inventory::consistency(&metadata, &made.id);
         if made.ready {
             break Snapshot { name: Some(arguments.name.clone()), consistency, ..made };
@@ -252,7 +253,7 @@ pub(super) async fn delete(session: &Session, arguments: &DeleteArguments) -> Re
     if arguments.destroy.dry_run {
         return session.would(&format!("delete {listed}"));
     }
-    confirm(&format!("deletes: {listed}"), arguments.destroy.yes)?;
+    confirm(&format!("this deletes: {listed}"), arguments.destroy.yes)?;
     for snapshot in &to_delete {
         let request = v1::DeleteSnapshotRequest {
             snapshot_id: snapshot.id.clone(),

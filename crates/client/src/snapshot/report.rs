@@ -1,5 +1,5 @@
-//! The list of files that differ. It is written while it is found; only what may turn out to be renamed is kept for
-//! the end, up to a limit.
+//! The list of files that differ. Differences are kept until the end, up to a limit, because a removed file may turn out
+//! to be renamed; beyond the limit they are written as they are found.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -11,7 +11,7 @@ use crate::failure::Result;
 use crate::output::{Format, Output, yaml};
 use crate::progress::Progress;
 use crate::terminal::note;
-use crate::tree_diff::{Difference, Kind, Visitor, What, escaped};
+use crate::tree_diff::{ChangeKind, Difference, FileKind, Visitor, escaped};
 
 /// With more differences than this, renamed files are listed as removed and added.
 const MAX_KEPT: usize = 100_000;
@@ -24,7 +24,7 @@ pub(super) struct Report {
     is_streaming: bool,
     has_written: bool,
     counts: Counts,
-    looked: u64,
+    visited: u64,
     progress: Progress,
 }
 
@@ -49,7 +49,7 @@ impl Report {
             is_streaming: false,
             has_written: false,
             counts: Counts::default(),
-            looked: 0,
+            visited: 0,
             progress: Progress::of_files("compare", files),
         }
     }
@@ -96,10 +96,10 @@ impl Report {
 
     fn write(&mut self, difference: &Difference) -> Result<()> {
         let count = match difference.what {
-            What::Added => &mut self.counts.added,
-            What::Removed => &mut self.counts.removed,
-            What::Changed => &mut self.counts.changed,
-            What::Renamed => &mut self.counts.renamed,
+            ChangeKind::Added => &mut self.counts.added,
+            ChangeKind::Removed => &mut self.counts.removed,
+            ChangeKind::Changed => &mut self.counts.changed,
+            ChangeKind::Renamed => &mut self.counts.renamed,
         };
         *count += 1;
         if std::io::stdout().is_terminal() {
@@ -138,55 +138,56 @@ impl Visitor for Report {
         self.write(&difference)
     }
 
-    fn looked(&mut self) {
-        self.looked += 1;
-        self.progress.at(self.looked);
+    fn visited(&mut self) {
+        self.visited += 1;
+        self.progress.at(self.visited);
     }
 }
 
-/// A file that is gone here and new there, with the same identity, was renamed. What has several names is left as it is.
+/// A file that was removed and one that was added with the same identity are one renamed file. Files with several names
+/// stay as removed and added.
 fn with_renames(mut all: Vec<Difference>) -> Vec<Difference> {
     let mut removed: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     let mut added: BTreeMap<u64, usize> = BTreeMap::new();
     for (index, difference) in all.iter().enumerate() {
-        let number = difference.identity.number();
+        let inode = difference.identity.inode();
         match difference.what {
-            What::Removed => removed.entry(number).or_default().push(index),
-            What::Added => *added.entry(number).or_default() += 1,
-            What::Changed | What::Renamed => {}
+            ChangeKind::Removed => removed.entry(inode).or_default().push(index),
+            ChangeKind::Added => *added.entry(inode).or_default() += 1,
+            ChangeKind::Changed | ChangeKind::Renamed => {}
         }
     }
     let mut gone = vec![false; all.len()];
     for index in 0..all.len() {
         let (identity, what) = (all[index].identity, all[index].what);
-        if what != What::Added || added.get(&identity.number()) != Some(&1) {
+        if what != ChangeKind::Added || added.get(&identity.inode()) != Some(&1) {
             continue;
         }
-        if let Some([before]) = removed.get(&identity.number()).map(Vec::as_slice)
+        if let Some([before]) = removed.get(&identity.inode()).map(Vec::as_slice)
             && all[*before].identity.is_same(&identity)
         {
             gone[*before] = true;
             all[index].from = Some(all[*before].path.clone());
-            all[index].what = What::Renamed;
+            all[index].what = ChangeKind::Renamed;
         }
     }
     all.into_iter().zip(gone).filter(|(_, gone)| !gone).map(|(difference, _)| difference).collect()
 }
 
-fn path_text(path: &[u8], kind: Kind) -> String {
-    let slash = if kind == Kind::Directory { "/" } else { "" };
+fn path_text(path: &[u8], kind: FileKind) -> String {
+    let slash = if kind == FileKind::Directory { "/" } else { "" };
     format!("{}{slash}", escaped(path))
 }
 
 fn line(difference: &Difference) -> String {
     let path = path_text(&difference.path, difference.kind);
     match (difference.what, &difference.from) {
-        (What::Renamed, Some(from)) => {
+        (ChangeKind::Renamed, Some(from)) => {
             format!("renamed  {} -> {path}\n", path_text(from, difference.kind))
         }
-        (What::Added, _) => format!("added    {path}\n"),
-        (What::Removed, _) => format!("removed  {path}\n"),
-        (What::Changed | What::Renamed, _) => {
+        (ChangeKind::Added, _) => format!("added    {path}\n"),
+        (ChangeKind::Removed, _) => format!("removed  {path}\n"),
+        (ChangeKind::Changed | ChangeKind::Renamed, _) => {
             format!("changed  {path} ({})\n", difference.respects.join(", "))
         }
     }
@@ -200,7 +201,7 @@ fn value(difference: &Difference) -> Value {
         if let Some(from) = &difference.from {
             fields.insert("from".to_owned(), json!(escaped(from)));
         }
-        if difference.what == What::Changed {
+        if difference.what == ChangeKind::Changed {
             fields.insert("respects".to_owned(), json!(difference.respects));
         }
     }

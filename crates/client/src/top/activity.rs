@@ -1,4 +1,4 @@
-//! Rates out of two looks at the kernel's counters.
+//! Rates from two readings of the kernel's counters.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// A device that was attached again since counts from 0: nothing is known of this interval.
+    /// The counters of a device that was attached again begin at 0, and its rates in this interval are 0.
     pub(super) fn between(before: &VolumeIo, now: &VolumeIo, elapsed: Duration) -> Self {
         let since = |counter: fn(&VolumeIo) -> u64| counter(now).saturating_sub(counter(before));
         let (reads, writes) = (since(|io| io.reads), since(|io| io.writes));
@@ -97,7 +97,7 @@ impl Activity {
     }
 }
 
-/// The most first, and names in their order.
+/// The highest first, and equal ones by name.
 pub(super) fn sort(volumes: &mut [Activity], key: SortKey) {
     let order = |volume: &Activity| match key {
         SortKey::Name => 0,
@@ -142,7 +142,7 @@ fn latency(microseconds: u64) -> String {
     }
 }
 
-/// Of a key that is not known, as it is.
+/// A limit with an unknown key is shown as it is.
 fn limits(limits: &BTreeMap<String, u64>) -> String {
     let text = |(key, limit): (&String, &u64)| match key.as_str() {
         "readIops" => format!("{limit} reads/s"),

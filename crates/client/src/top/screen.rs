@@ -1,4 +1,4 @@
-//! Where tables appear: drawn over each other on a terminal, one after another elsewhere.
+//! The output of `orlop top`: redrawn on a terminal, otherwise one table after another.
 
 use std::io::IsTerminal;
 
@@ -7,10 +7,10 @@ use rustix::termios::tcgetwinsize;
 use crate::failure::Result;
 use crate::output::{Answer, Format, Output};
 
-/// The alternate screen, which leaves what was on the terminal before as it was; without a cursor.
+/// Switches to the alternate screen, which keeps the terminal's contents, and hides the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-/// To the first line; and, at the end, what is left of the table before is cleared.
+/// Moves the cursor to the first line. What is left of the previous table is cleared at the end.
 const HOME: &str = "\x1b[H";
 const CLEAR_LINE: &str = "\x1b[K\r\n";
 const CLEAR_BELOW: &str = "\x1b[J";
@@ -27,7 +27,7 @@ impl Screen {
         let is_redrawn = is_endless && is_table && std::io::stdout().is_terminal();
         let screen = Self { output: *output, is_redrawn };
         if is_redrawn {
-            // One that cannot be written to fails at the first table.
+            // If the terminal cannot be written to, the first table reports it.
             let _ = output.write(ENTER);
         }
         screen
@@ -64,7 +64,7 @@ fn size() -> (usize, usize) {
     known.filter(|(rows, columns)| *rows > 0 && *columns > 0).unwrap_or((24, 80))
 }
 
-/// A line that wraps, or a line too many, would move all others.
+/// Cuts the text to the terminal: a line that wraps, or one too many, would move the others.
 fn drawn(text: &str, (rows, columns): (usize, usize)) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let fitting = if lines.len() > rows { rows.saturating_sub(1) } else { lines.len() };

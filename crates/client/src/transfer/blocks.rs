@@ -1,5 +1,5 @@
-//! Whether a filesystem that comes in an image can be mounted from a device: the kernel mounts none whose blocks
-//! are smaller than the device's sectors.
+//! Block sizes of filesystems in images: the kernel does not mount a filesystem whose blocks are smaller than the
+//! sectors of its device.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -8,17 +8,17 @@ use std::path::Path;
 use rustix::fs::{major, minor};
 
 const EXT4_SUPERBLOCK: u64 = 1024;
-const EXT4_MAGIC_AT: u64 = EXT4_SUPERBLOCK + 56;
-const EXT4_BLOCK_AT: u64 = EXT4_SUPERBLOCK + 24;
-const XFS_SECTOR_AT: u64 = 102;
+const EXT4_MAGIC_OFFSET: u64 = EXT4_SUPERBLOCK + 56;
+const EXT4_BLOCK_SIZE_OFFSET: u64 = EXT4_SUPERBLOCK + 24;
+const XFS_SECTOR_SIZE_OFFSET: u64 = 102;
 
-/// `None`: no filesystem is known in it, or one that has large blocks in any case.
-pub(super) fn smallest_block(image: &File) -> Option<u64> {
+/// The block size of ext4, or the sector size of XFS. `None`: neither is in the image.
+pub(super) fn block_size(image: &File) -> Option<u64> {
     if bytes::<4>(image, 0)? == *b"XFSB" {
-        return Some(u64::from(u16::from_be_bytes(bytes(image, XFS_SECTOR_AT)?)));
+        return Some(u64::from(u16::from_be_bytes(bytes(image, XFS_SECTOR_SIZE_OFFSET)?)));
     }
-    if u16::from_le_bytes(bytes(image, EXT4_MAGIC_AT)?) == 0xef53 {
-        let shift = u32::from_le_bytes(bytes(image, EXT4_BLOCK_AT)?);
+    if u16::from_le_bytes(bytes(image, EXT4_MAGIC_OFFSET)?) == 0xef53 {
+        let shift = u32::from_le_bytes(bytes(image, EXT4_BLOCK_SIZE_OFFSET)?);
         return 1024_u64.checked_shl(shift);
     }
     None
@@ -30,8 +30,8 @@ fn bytes<const N: usize>(image: &File, at: u64) -> Option<[u8; N]> {
     Some(found)
 }
 
-/// Of the block device at a path.
-pub(super) fn sector_of(device: &Path) -> Option<u64> {
+/// The sector size of a block device.
+pub(super) fn sector_size(device: &Path) -> Option<u64> {
     let number = device.metadata().ok()?.rdev();
     let setting =
         format!("/sys/dev/block/{}:{}/queue/logical_block_size", major(number), minor(number));

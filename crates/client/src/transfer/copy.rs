@@ -10,7 +10,7 @@ use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 use rustix::io::Errno;
 
 use crate::failure::{Failure, Result};
-use crate::interrupt::Stop;
+use crate::interrupt::StopFlag;
 use crate::progress::Progress;
 
 pub(super) const CHUNK: usize = 1 << 20;
@@ -21,7 +21,7 @@ pub(super) trait Source {
 
     fn read_exact_at(&mut self, part: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// The first part from there on that may not be zero.
+    /// The offset of the next data, from `offset` on: everything before it is zero.
     fn next_data(&mut self, offset: u64) -> io::Result<Option<u64>>;
 }
 
@@ -29,13 +29,13 @@ fn unreadable(from: &dyn Source, error: &io::Error) -> Failure {
     Failure::failed(format!("cannot read {}: {error}", from.path().display()))
 }
 
-/// A file or a device, and the name by which messages call it.
-pub(super) struct Side {
+/// An open file or device, with its path for messages.
+pub(super) struct NamedFile {
     pub(super) file: File,
     pub(super) path: PathBuf,
 }
 
-impl Side {
+impl NamedFile {
     pub(super) fn open(path: &Path, write: bool) -> Result<Self> {
         let opened = File::options().read(true).write(write).open(path);
         let file = opened
@@ -53,7 +53,7 @@ impl Side {
     }
 }
 
-impl Source for Side {
+impl Source for NamedFile {
     fn path(&self) -> &Path {
         &self.path
     }
@@ -62,7 +62,7 @@ impl Source for Side {
         self.file.read_exact_at(part, offset)
     }
 
-    /// Files may be holes from here on; where nothing is known, all counts as data.
+    /// Without SEEK_DATA, everything counts as data.
     fn next_data(&mut self, offset: u64) -> io::Result<Option<u64>> {
         Ok(match seek(&self.file, SeekFrom::Data(offset)) {
             Ok(at) => Some(at),
@@ -85,10 +85,10 @@ pub(super) enum Target {
 pub(super) fn copy(
     doing: &str,
     from: &mut dyn Source,
-    to: &Side,
+    to: &NamedFile,
     range: Range<u64>,
     target: Target,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> Result<u64> {
     let length = range.end;
     let mut progress = Progress::new(doing, length);
@@ -119,7 +119,7 @@ pub(super) fn copy(
 }
 
 /// Writes zeroes where there is anything else.
-pub(super) fn clear(to: &Side, range: Range<u64>, stop: &Stop) -> Result<()> {
+pub(super) fn clear(to: &NamedFile, range: Range<u64>, stop: &StopFlag) -> Result<()> {
     let mut buffer = vec![0; CHUNK];
     let mut offset = range.start;
     while offset < range.end {
@@ -132,7 +132,7 @@ pub(super) fn clear(to: &Side, range: Range<u64>, stop: &Stop) -> Result<()> {
 }
 
 /// `zeroes` is used to read, and is zero again afterwards.
-fn ensure_zero(to: &Side, offset: u64, zeroes: &mut [u8]) -> Result<()> {
+fn ensure_zero(to: &NamedFile, offset: u64, zeroes: &mut [u8]) -> Result<()> {
     to.file.read_exact_at(zeroes, offset).map_err(|error| to.failed("read", &error))?;
     if is_all_zero(zeroes) {
         return Ok(());
@@ -141,7 +141,7 @@ fn ensure_zero(to: &Side, offset: u64, zeroes: &mut [u8]) -> Result<()> {
     to.file.write_all_at(zeroes, offset).map_err(|error| to.failed("write to", &error))
 }
 
-pub(super) fn is_zero(device: &Side, length: u64, stop: &Stop) -> Result<bool> {
+pub(super) fn is_zero(device: &NamedFile, length: u64, stop: &StopFlag) -> Result<bool> {
     let mut buffer = vec![0; CHUNK];
     let mut offset = 0;
     while offset < length {
@@ -162,14 +162,14 @@ fn is_all_zero(part: &[u8]) -> bool {
 
 pub(super) fn compare(
     from: &mut dyn Source,
-    to: &Side,
+    to: &NamedFile,
     range: Range<u64>,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> Result<()> {
     match first_difference(from, to, range, stop)? {
         None => Ok(()),
         Some(at) => Err(Failure::failed(format!(
-            "{} and {} differ at byte {at}: was one of them written to at the same time?",
+            "cannot verify the copy: {} and {} differ at byte {at}; was one of them written to at the same time?",
             from.path().display(),
             to.path.display()
         ))),
@@ -179,9 +179,9 @@ pub(super) fn compare(
 /// Byte for byte, from the disk rather than from memory.
 pub(super) fn first_difference(
     from: &mut dyn Source,
-    to: &Side,
+    to: &NamedFile,
     range: Range<u64>,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> Result<Option<u64>> {
     // Advice that is not taken costs nothing but the proof that the disk has it.
     let _ = fadvise(&to.file, 0, None, Advice::DontNeed);

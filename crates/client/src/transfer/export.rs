@@ -7,12 +7,12 @@ use orlop_csi::proto::csi::v1::volume_content_source::Type;
 use orlop_model::{Bytes, NameDigest};
 use serde_json::json;
 
-use super::copy::{Side, Target, compare, copy};
+use super::copy::{NamedFile, Target, compare, copy};
 use super::device_path;
 use super::partial::{Partial, refuse_other_than_file};
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
-use crate::hand_mounts::{self, Wanted, ensure_mounted, ensure_unmounted, volume_to_mount};
+use crate::hand_mounts::{self, MountRequest, ensure_mounted, ensure_unmounted, volume_to_mount};
 use crate::interrupt::Interruptible;
 use crate::inventory::{self, Source, Volume};
 use crate::output::Answer;
@@ -80,18 +80,18 @@ async fn export_source(session: &Session, source: Type, to: &Destination) -> Res
     let file = destination(&to.file).map_err(cannot)?;
     refuse_other_than_file(&file).map_err(cannot)?;
     if file.exists() && !to.overwrite {
-        return Err(cannot("it exists; say --overwrite to replace it".to_owned()));
+        return Err(cannot("it exists; pass --overwrite to replace it".to_owned()));
     }
     session.plugin.require(Offer::ListVolumes, &format_args!("export {id}"))?;
     if to.change.dry_run {
         return session.would(&format!("copy {id} to {}", to.file.display()));
     }
-    // First, so that another export to the same file does not take the copy for one that it may delete.
+    // Before the copy is made, so that another export to the same file does not delete it as one that was left behind.
     let partial = Partial::create(&file).map_err(cannot)?;
     let text = format!("{}\0{id}\0{}", session.plugin.driver, file.display());
     let name = format!("orlop-export-{}", NameDigest::of_text(&text).as_str());
     let made = new_copy(session, NewVolume::copy(name, None, Access::Block, source)).await?;
-    let wanted = Wanted {
+    let wanted = MountRequest {
         volume: volume_to_mount(session, &made.id).await?,
         target: device_path(session, &made.id)?,
         access: Access::Block,
@@ -107,7 +107,7 @@ async fn export_source(session: &Session, source: Type, to: &Destination) -> Res
     let unmounted = ensure_unmounted(session, &mount).await;
     let written = copied?;
     unmounted.map_err(|failure| {
-        failure.hinting("the file is complete; the copy is left, run the same command again")
+        failure.with_hint("the file is complete; the copy is left, run the same command again")
     })?;
     let checked = if to.no_verify { "" } else { ", compared" };
     let text = format!(
@@ -122,7 +122,7 @@ async fn export_source(session: &Session, source: Type, to: &Destination) -> Res
     session.show(&Answer::new(vec![id.clone()], &value, text)?)
 }
 
-/// One that an interrupted call left shows an earlier instant, so it is made again.
+/// A copy that an interrupted export left has older data, so it is deleted and made again.
 async fn new_copy(session: &Session, wanted: NewVolume) -> Result<Volume> {
     let before = inventory::volumes(&session.plugin).await?;
     let made = create(session, &wanted).await?;
@@ -137,7 +137,7 @@ async fn new_copy(session: &Session, wanted: NewVolume) -> Result<Volume> {
     create(session, &wanted).await
 }
 
-/// What is deleted has to be such a copy; of a plugin that does not tell, the name says it.
+/// Only a copy of the same source may be deleted. If the plugin does not say the source, the name decides.
 fn refuse_other_source(left: &Volume, wanted: &NewVolume) -> Result<()> {
     let is_same = match (&left.source, &wanted.source) {
         (Some(Source::Snapshot(id)), Some(Type::Snapshot(it))) => *id == it.snapshot_id,
@@ -157,7 +157,7 @@ fn refuse_other_source(left: &Volume, wanted: &NewVolume) -> Result<()> {
 async fn without_copy(session: &Session, made: &Volume, failure: Failure) -> Failure {
     match delete_id(session, &made.id, &made.label()).await {
         Ok(()) => failure,
-        Err(also) => failure.hinting(&also.to_string()),
+        Err(also) => failure.with_hint(&also.to_string()),
     }
 }
 
@@ -166,13 +166,13 @@ async fn copy_out(device: &Path, partial: Partial, length: u64, to: &Destination
     let (from, target) = (device.to_owned(), to.file.clone());
     let copying = Interruptible::begin()?;
     let work = copying.run(move |stop| {
-        let mut from = Side::open(&from, false)?;
+        let mut from = NamedFile::open(&from, false)?;
         let cannot = |error: &dyn std::fmt::Display| {
             Failure::failed(format!("cannot write {}: {error}", target.display()))
         };
         let file = partial.file.try_clone().map_err(|error| cannot(&error))?;
         file.set_len(length).map_err(|error| cannot(&error))?;
-        let into = Side { file, path: partial.path.clone() };
+        let into = NamedFile { file, path: partial.path.clone() };
         let written = copy("export", &mut from, &into, 0..length, Target::Blank, stop)?;
         if is_verified {
             compare(&mut from, &into, 0..length, stop)?;
@@ -183,7 +183,7 @@ async fn copy_out(device: &Path, partial: Partial, length: u64, to: &Destination
     work.await
 }
 
-/// Where a link leads to, if there is one: it stays, and its file is replaced.
+/// Resolves links, so that the file is replaced and not the link.
 fn destination(given: &Path) -> std::result::Result<PathBuf, String> {
     match std::fs::canonicalize(given) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

@@ -1,36 +1,38 @@
-//! Filling the volume of an import, so that the volume is known again if the import is interrupted.
+//! Copies the image to the volume of an import, so that a repeated command recognizes the volume of an interrupted one.
 //!
-//! As long as it is not complete, its beginning holds a mark instead of the image's. A volume of the same name that was
-//! made later does not have it, and a filesystem, a partition table or a volume manager overwrites it.
+//! Until the copy is complete, the volume begins with a mark in place of the first MiB of the image. A volume of the same
+//! name that was created later does not have it, and a filesystem, a partition table or a volume manager overwrites it.
 
 use std::os::unix::fs::FileExt;
 
 use orlop_sys::rand;
 
-use super::copy::{CHUNK, Side, Source, Target, clear, compare, copy, first_difference, is_zero};
+use super::copy::{
+    CHUNK, NamedFile, Source, Target, clear, compare, copy, first_difference, is_zero,
+};
 use crate::failure::{Failure, Result};
-use crate::interrupt::Stop;
+use crate::interrupt::StopFlag;
 
-/// How sure it is that nothing is lost.
+/// How the volume came to be, which decides whether it may be overwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claim {
+pub(super) enum VolumeOrigin {
     /// This command created the volume.
-    New,
+    Created,
     /// An interrupted command created a volume of this id.
-    Noted {
-        /// It has been attached for the import ever since, so that it cannot have been made again.
+    Interrupted {
+        /// It is still attached for that import, so it cannot have been deleted and created again.
         still_attached: bool,
     },
 }
 
-pub(super) struct Filling<'a> {
+pub(super) struct ImportCopy<'a> {
     pub(super) source: &'a mut dyn Source,
-    pub(super) device: &'a Side,
+    pub(super) device: &'a NamedFile,
     /// Of the image; the volume may be longer.
     pub(super) length: u64,
     pub(super) mark: &'a str,
     pub(super) is_verified: bool,
-    pub(super) stop: &'a Stop,
+    pub(super) stop: &'a StopFlag,
 }
 
 /// 128 random bits, as text.
@@ -39,19 +41,21 @@ pub(super) fn new_mark() -> Result<String> {
     Ok(format!("{:032x}", u128::from_le_bytes(random)))
 }
 
-impl Filling<'_> {
+impl ImportCopy<'_> {
     /// Returns how many bytes were written; `None` if the volume is not the import's.
-    pub(super) fn run(&mut self, claim: Claim) -> Result<Option<u64>> {
+    pub(super) fn run(&mut self, origin: VolumeOrigin) -> Result<Option<u64>> {
         let size = self.device.length()?;
         let head = usize::try_from(size).unwrap_or(CHUNK).min(CHUNK);
-        let target = match claim {
-            Claim::New => Target::Blank,
-            Claim::Noted { .. } if self.is_marked(head)? => Target::Used,
-            // It was interrupted before anything was written.
-            Claim::Noted { still_attached: true } if is_zero(self.device, size, self.stop)? => {
+        let target = match origin {
+            VolumeOrigin::Created => Target::Blank,
+            VolumeOrigin::Interrupted { .. } if self.is_marked(head)? => Target::Used,
+            // The import was interrupted before its first write.
+            VolumeOrigin::Interrupted { still_attached: true }
+                if is_zero(self.device, size, self.stop)? =>
+            {
                 Target::Blank
             }
-            Claim::Noted { .. } => {
+            VolumeOrigin::Interrupted { .. } => {
                 let difference =
                     first_difference(self.source, self.device, 0..self.length, self.stop)?;
                 return Ok(difference.is_none().then_some(0));

@@ -10,7 +10,7 @@ use orlop_sys::filesystem::{self, Signature};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::blocks;
-use super::copy::{Side, Source};
+use super::copy::{NamedFile, Source};
 use super::qcow2;
 use crate::failure::{Failure, Result};
 
@@ -42,7 +42,7 @@ impl DiskImage {
             return Err(cannot("it is a directory; give a disk image"));
         }
         let side =
-            Side::open(path, false).map_err(|failure| Failure::usage(failure.to_string()))?;
+            NamedFile::open(path, false).map_err(|failure| Failure::usage(failure.to_string()))?;
         let mut first = [0; 4];
         if side.file.read_exact_at(&mut first, 0).is_err() {
             return Err(cannot("it is empty, or cannot be read; give a disk image"));
@@ -62,7 +62,7 @@ impl DiskImage {
         opened.map_err(|error| cannot(&error.to_string()))
     }
 
-    fn raw(mut side: Side) -> io::Result<Self> {
+    fn raw(mut side: NamedFile) -> io::Result<Self> {
         let length = side.file.seek(SeekFrom::End(0))?;
         let head = side.file.try_clone()?;
         Ok(Self { source: Box::new(side), length, format: ImageFormat::Raw, head })
@@ -88,8 +88,8 @@ impl DiskImage {
         }
     }
 
-    pub(super) fn smallest_block(&self) -> Option<u64> {
-        blocks::smallest_block(&self.head)
+    pub(super) fn block_size(&self) -> Option<u64> {
+        blocks::block_size(&self.head)
     }
 }
 

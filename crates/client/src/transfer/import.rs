@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use orlop_model::Bytes;
 use serde_json::json;
 
-use super::copy::Side;
-use super::fill::{Claim, Filling, new_mark};
+use super::copy::NamedFile;
+use super::fill::{ImportCopy, VolumeOrigin, new_mark};
 use super::image::{DiskImage, ImageFormat};
-use super::unfinished::{self, Unfinished};
+use super::unfinished::{self, UnfinishedImport};
 use super::{blocks, device_path};
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
-use crate::hand_mounts::{self, Wanted, ensure_mounted, ensure_unmounted, volume_to_mount};
+use crate::hand_mounts::{self, MountRequest, ensure_mounted, ensure_unmounted, volume_to_mount};
 use crate::interrupt::Interruptible;
 use crate::inventory::{self, Volume};
 use crate::output::Answer;
@@ -71,12 +71,12 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
         ));
     }
     let _lock = unfinished::lock(session, &arguments.name)?;
-    let Own { volume: made, claim, unfinished } =
-        ensure_own_volume(session, &arguments, &mut wanted).await?;
+    let ImportVolume { volume: made, origin, unfinished } =
+        ensure_import_volume(session, &arguments, &mut wanted).await?;
     let copying = Interruptible::begin()?;
     let mount = ensure_mounted(
         session,
-        &Wanted {
+        &MountRequest {
             volume: volume_to_mount(session, &made.id).await?,
             target: device_path(session, &made.id)?,
             access: Access::Block,
@@ -86,16 +86,16 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
         },
     )
     .await?;
-    let device = Side::open(&mount.target, true);
+    let device = NamedFile::open(&mount.target, true);
     let is_verified = !arguments.no_verify;
-    let (block, format) = (image.smallest_block(), image.format);
+    let (block, format) = (image.block_size(), image.format);
     let too_small =
-        block.zip(blocks::sector_of(&mount.target)).filter(|(block, sector)| block < sector);
+        block.zip(blocks::sector_size(&mount.target)).filter(|(block, sector)| block < sector);
     let copied = match device {
         Ok(device) => {
             let work = copying.run(move |stop| {
                 let mut source = image.source;
-                let mut filling = Filling {
+                let mut import_copy = ImportCopy {
                     source: source.as_mut(),
                     device: &device,
                     length,
@@ -103,7 +103,7 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
                     is_verified,
                     stop,
                 };
-                filling.run(claim)
+                import_copy.run(origin)
             });
             work.await
         }
@@ -112,14 +112,14 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
     let unmounted = ensure_unmounted(session, &mount).await;
     let again =
         format!("run the same command again to finish it, or `orlop volume delete {}`", made.id);
-    let written = copied.map_err(|failure| failure.hinting(&again))?;
-    unmounted.map_err(|failure| failure.hinting(&again))?;
-    let written = written.ok_or_else(|| not_known_again(&arguments, &made.id))?;
+    let written = copied.map_err(|failure| failure.with_hint(&again))?;
+    unmounted.map_err(|failure| failure.with_hint(&again))?;
+    let written = written.ok_or_else(|| differs_from_interrupted(&arguments, &made.id))?;
     unfinished::forget(session, &arguments.name)?;
     if let Some((block, sector)) = too_small {
         note(&format_args!(
             "note: the filesystem in the image has blocks of {block} bytes, and the volume has sectors of {sector}: it can \
-             be used as a raw device, and not be mounted"
+             be used as a raw device, but not be mounted"
         ));
     }
     let checked = if is_verified { ", compared" } else { "" };
@@ -149,7 +149,7 @@ fn wrong_image(arguments: &ImportArguments, why: &str) -> Failure {
     Failure::usage(format!("cannot import {}: {why}", arguments.file.display()))
 }
 
-/// A filesystem that is in the image is one that the volume may be mounted with.
+/// If the image holds a filesystem, the volume may be mounted with it as well as used raw.
 fn new_volume(arguments: &ImportArguments, image: &DiskImage) -> Result<NewVolume> {
     let length = image.length;
     if arguments.size.is_some_and(|size| size < length) {
@@ -175,32 +175,32 @@ fn new_volume(arguments: &ImportArguments, image: &DiskImage) -> Result<NewVolum
 }
 
 /// The volume that an import may write to.
-struct Own {
+struct ImportVolume {
     volume: Volume,
-    claim: Claim,
-    unfinished: Unfinished,
+    origin: VolumeOrigin,
+    unfinished: UnfinishedImport,
 }
 
-/// A new volume, or the one that an interrupted import of the same file left. Creating a volume that exists
-/// succeeds, so what was there before has to be known: it is not overwritten.
-async fn ensure_own_volume(
+/// Creates the volume, or finds that of an interrupted import of the same file. CreateVolume also succeeds for a volume
+/// that exists already, so volumes are listed first: an existing volume is not overwritten.
+async fn ensure_import_volume(
     session: &Session,
     arguments: &ImportArguments,
     wanted: &mut NewVolume,
-) -> Result<Own> {
+) -> Result<ImportVolume> {
     let file = std::fs::canonicalize(&arguments.file)
         .map_err(|error| wrong_image(arguments, &error.to_string()))?;
     let before = inventory::volumes(&session.plugin).await?;
-    let noted = unfinished::find(session, &arguments.name)?.filter(|note| note.file == file);
-    let is_noted = |id: &str| noted.as_ref().is_some_and(|note| note.volume == id);
-    if let Some(other) = inventory_by_name(&before, &arguments.name)
+    let note = unfinished::find(session, &arguments.name)?.filter(|note| note.file == file);
+    let is_noted = |id: &str| note.as_ref().is_some_and(|note| note.volume == id);
+    if let Some(other) = find_by_name(&before, &arguments.name)
         && !is_noted(&other)
     {
         return Err(exists(arguments, &other));
     }
     let mut created = create(session, wanted).await;
     if matches!(created, Err(Failure::Refused(_))) && wanted.access.len() > 1 {
-        // There are plugins whose volumes are for one use alone.
+        // Some plugins make volumes for one access type only.
         wanted.access.truncate(1);
         created = create(session, wanted).await;
     }
@@ -210,28 +210,29 @@ async fn ensure_own_volume(
     match existed {
         None => {
             let (name, volume) = (arguments.name.clone(), made.id.clone());
-            let unfinished = Unfinished { name, file, volume, mark: new_mark()? };
+            let unfinished = UnfinishedImport { name, file, volume, mark: new_mark()? };
             unfinished::save(session, &unfinished)?;
-            Ok(Own { volume: made, claim: Claim::New, unfinished })
+            Ok(ImportVolume { volume: made, origin: VolumeOrigin::Created, unfinished })
         }
         Some(volume) if !volume.published_nodes.is_empty() && mounts.is_empty() => {
             Err(in_use(arguments, &volume.id))
         }
-        Some(volume) => match noted.filter(|note| note.volume == made.id) {
+        Some(volume) => match note.filter(|note| note.volume == made.id) {
             Some(unfinished) => {
                 let target = device_path(session, &made.id)?;
                 let is_attached = mounts.iter().any(|mount| mount.target == target)
                     && orlop_sys::mounts::mount_at(&target).is_ok_and(|there| there.is_some());
-                let claim = Claim::Noted { still_attached: is_attached };
-                Ok(Own { volume: made, claim, unfinished })
+                let origin = VolumeOrigin::Interrupted { still_attached: is_attached };
+                Ok(ImportVolume { volume: made, origin, unfinished })
             }
             None => Err(exists(arguments, &volume.id)),
         },
     }
 }
 
-/// Orlop's ids tell it before anything is asked; of other plugins the answer does.
-fn inventory_by_name(volumes: &[Volume], name: &str) -> Option<String> {
+/// The volume of this name, by the digest in its id. Ids of other plugins do not have it, and CreateVolume finds the
+/// volume.
+fn find_by_name(volumes: &[Volume], name: &str) -> Option<String> {
     let digest = orlop_model::NameDigest::of_text(name);
     let is_of_name = |volume: &&Volume| {
         volume.id.parse::<orlop_model::VolumeId>().is_ok_and(|id| *id.digest() == digest)
@@ -248,15 +249,15 @@ fn refused(arguments: &ImportArguments, why: &str) -> Failure {
 }
 
 fn exists(arguments: &ImportArguments, id: &str) -> Failure {
-    refused(arguments, &format!("there is such a volume, {id}, and it is not overwritten"))
+    refused(arguments, &format!("volume {id} exists already, and is not overwritten"))
 }
 
 fn in_use(arguments: &ImportArguments, id: &str) -> Failure {
-    refused(arguments, &format!("there is such a volume, {id}, and it is in use"))
+    refused(arguments, &format!("volume {id} exists already, and is in use"))
 }
 
-/// Its contents are neither those of the image nor what the interrupted command wrote.
-fn not_known_again(arguments: &ImportArguments, id: &str) -> Failure {
+/// The volume holds neither the image nor the data of the interrupted import.
+fn differs_from_interrupted(arguments: &ImportArguments, id: &str) -> Failure {
     let why = format!(
         "volume {id} is not as the interrupted import left it, and is not overwritten: it was made again or written to \
          since, or the import had not begun to write"

@@ -1,4 +1,4 @@
-//! The file of an export until it is complete: beside the file that it becomes, under another name.
+//! The temporary file of an export. It is beside the target, and is renamed when it is complete.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -10,11 +10,10 @@ use orlop_sys::file::{self, RenameOutcome};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-/// It holds the data of a volume, which no other user may read in its pool either.
+/// The data of a volume is readable by its owner alone, as in the pool.
 const MODE: u32 = 0o600;
 
-/// Locked as long as it is written, so that another export to the same file does not take it for one that an
-/// interrupted command left.
+/// Locked while it is written, so that another export to the same file does not take it for abandoned.
 #[derive(Debug)]
 pub(super) struct Partial {
     pub(super) file: File,
@@ -34,7 +33,7 @@ impl Partial {
                     if !locked(&file)? {
                         return Err(IN_USE.to_owned());
                     }
-                    // Another command may have taken it for an abandoned one before it was locked.
+                    // Another command may have removed it as abandoned before it was locked.
                     if is_still_at(&path, &file)? {
                         let target = target.to_owned();
                         return Ok(Self { file, path, target, is_finished: false });
@@ -48,7 +47,7 @@ impl Partial {
         }
     }
 
-    /// What has the name of the target afterwards is this file, and no other one.
+    /// Renames this very file to the target.
     pub(super) fn finish(mut self, replaces: bool) -> Result<(), String> {
         let text = |error: orlop_sys::Error| error.to_string();
         if !is_still_at(&self.path, &self.file)? {
@@ -68,7 +67,7 @@ impl Partial {
                 Ok(())
             }
             RenameOutcome::TargetExists => {
-                Err("it exists by now; say --overwrite to replace it".to_owned())
+                Err("it was created during the export; pass --overwrite to replace it".to_owned())
             }
         }
     }
@@ -91,7 +90,7 @@ fn path_beside(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// What replaces a device node or a pipe is not what was asked for: the device would have nothing of it.
+/// A rename over a device node or a pipe would replace it, and the device would not get the data.
 pub(super) fn refuse_other_than_file(target: &Path) -> Result<(), String> {
     match target.symlink_metadata() {
         Ok(there) if there.is_dir() => Err("it is a directory; name a file".to_owned()),
@@ -104,7 +103,7 @@ pub(super) fn refuse_other_than_file(target: &Path) -> Result<(), String> {
     }
 }
 
-/// Never used again, as it may be open elsewhere.
+/// An abandoned file is not reused, because another process may have it open.
 fn remove_abandoned(path: &Path) -> Result<(), String> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);

@@ -1,5 +1,5 @@
-//! Reads qcow2 images, the format of QEMU's disks. Images come from elsewhere: nothing but the file itself is ever read, so
-//! those that name other files are refused, and every number in it is checked before it is used.
+//! Reads qcow2 images, QEMU's disk format. Images are untrusted: only the file itself is read, images that refer to other
+//! files are refused, and every number in the file is checked before it is used.
 
 mod header;
 
@@ -66,7 +66,7 @@ impl Image {
         Ok(())
     }
 
-    /// The first part from there on that may not be zero.
+    /// The offset of the next data, from `offset` on: everything before it is zero.
     pub(super) fn next_data(&mut self, offset: u64) -> io::Result<Option<u64>> {
         let (cluster, by_table) = (self.header.cluster(), self.header.clusters_of_table());
         let mut index = offset / cluster;
@@ -88,7 +88,9 @@ impl Image {
             Cluster::Zero => part.fill(0),
             Cluster::At(offset) => {
                 if offset >= self.file_length {
-                    return Err(damaged("it is shorter than it says; is it a part of a download?"));
+                    return Err(damaged(
+                        "it is shorter than its header says; was its download interrupted?",
+                    ));
                 }
                 self.read_padded(offset.saturating_add(within), part)?;
             }
@@ -105,7 +107,7 @@ impl Image {
         Ok(())
     }
 
-    /// The file may end within its last cluster; what is not there is zero.
+    /// The file may end within its last cluster; the missing part is zero.
     fn read_padded(&self, mut offset: u64, mut part: &mut [u8]) -> io::Result<()> {
         while !part.is_empty() {
             match self.file.read_at(part, offset) {
@@ -126,7 +128,9 @@ impl Image {
 
     fn unpack(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
         if offset >= self.file_length {
-            return Err(damaged("it is shorter than it says; is it a part of a download?"));
+            return Err(damaged(
+                "it is shorter than its header says; was its download interrupted?",
+            ));
         }
         // At most two clusters, by the bits that the format has for it.
         let mut packed = vec![0; usize::try_from(length).map_err(io::Error::other)?];
@@ -168,7 +172,7 @@ impl Image {
         let is_inside =
             offset.checked_add(length).is_some_and(|end| offset > 0 && end <= self.file_length);
         if !is_inside && count > 0 {
-            return Err(damaged("a table is not in it; is it a part of a download?"));
+            return Err(damaged("a table lies beyond its end; was its download interrupted?"));
         }
         let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
         self.file.read_exact_at(&mut bytes, offset)?;

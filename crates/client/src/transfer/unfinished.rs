@@ -1,5 +1,5 @@
-//! Imports that are not finished: a volume of which there is a note may be written to again by the same
-//! command, if it holds the note's mark.
+//! Notes of unfinished imports. The same command may write to the volume of a note again if the volume holds the
+//! note's mark.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::session::Session;
 const MAX_BYTES: usize = 1 << 16;
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Unfinished {
+pub(super) struct UnfinishedImport {
     pub(super) name: String,
     pub(super) file: PathBuf,
     pub(super) volume: String,
-    /// What the volume itself holds as long as it is not complete: ids and names alone do not tell it from a volume
-    /// that was made after it.
+    /// The volume begins with this until it is complete. It tells the volume from one that was created later with the
+    /// same id and name.
     pub(super) mark: String,
 }
 
@@ -31,7 +31,7 @@ fn name_of(session: &Session, name: &str) -> String {
     format!("{}.json", volume_digest(&session.plugin.driver, name))
 }
 
-/// Two imports to one name would both take the volume for theirs.
+/// Keeps two imports from using the same volume.
 pub(super) fn lock(session: &Session, name: &str) -> Result<Lock> {
     let locks = session.directory.join("locks");
     let cannot =
@@ -39,30 +39,35 @@ pub(super) fn lock(session: &Session, name: &str) -> Result<Lock> {
     ensure_directory(&session.directory, &locks).map_err(|error| cannot(&error))?;
     let path = locks.join(format!("import-{}", volume_digest(&session.plugin.driver, name)));
     let taken = file::try_lock(&path).map_err(|error| cannot(&error))?;
-    taken.ok_or_else(|| cannot(&"another orlop command imports to it; wait for its end"))
+    taken.ok_or_else(|| cannot(&"another orlop command is importing to it; wait until that ends"))
 }
 
-pub(super) fn find(session: &Session, name: &str) -> Result<Option<Unfinished>> {
+pub(super) fn find(session: &Session, name: &str) -> Result<Option<UnfinishedImport>> {
     read(&directory(session).join(name_of(session, name)))
 }
 
-fn read(path: &Path) -> Result<Option<Unfinished>> {
+fn read(path: &Path) -> Result<Option<UnfinishedImport>> {
     match file::read_at_most(path, MAX_BYTES) {
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(Failure::failed(error.to_string())),
-        // One that cannot be read allows nothing.
+        // Without a note that can be read, the volume is not written to.
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
     }
 }
 
-pub(super) fn save(session: &Session, note: &Unfinished) -> Result<()> {
+pub(super) fn save(session: &Session, note: &UnfinishedImport) -> Result<()> {
     let directory = directory(session);
     let text =
         serde_json::to_vec_pretty(note).map_err(|error| Failure::failed(error.to_string()))?;
     let saved = ensure_directory(&session.directory, &directory).and_then(|()| {
         file::replace_file_until_reboot(&directory, &name_of(session, &note.name), &text)
     });
-    saved.map_err(|error| Failure::failed(format!("cannot note the import: {error}")))
+    saved.map_err(|error| {
+        Failure::failed(format!(
+            "cannot write the note of the import to volume {}: {error}",
+            note.name
+        ))
+    })
 }
 
 pub(super) fn forget(session: &Session, name: &str) -> Result<()> {
@@ -70,9 +75,9 @@ pub(super) fn forget(session: &Session, name: &str) -> Result<()> {
     file::ensure_no_file(&path).map_err(|error| Failure::failed(error.to_string()))
 }
 
-/// A volume that is deleted: one of the same name that is made later is not the import's.
+/// Removes the note of a volume that is deleted: one that is created later with its name does not belong to the import.
 pub(crate) fn forget_volume(session: &Session, id: &str) -> Result<()> {
-    // There is no such directory before the first import, and none for others than root.
+    // The directory is missing before the first import, and closed to other users than root.
     let Ok(entries) = std::fs::read_dir(directory(session)) else { return Ok(()) };
     for entry in entries.flatten() {
         let note = read(&entry.path())?;

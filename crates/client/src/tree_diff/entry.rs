@@ -1,4 +1,4 @@
-//! One file or directory, and in which respects another version of it differs.
+//! One file or directory, and how another version of it differs.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -13,15 +13,15 @@ use rustix::fs::{
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::interrupt::Stop;
+use crate::interrupt::StopFlag;
 
 const CHUNK: usize = 1 << 20;
-/// The kernel's limit for a list of attributes, and for one of them.
-const LONGEST_ATTRIBUTE: usize = 1 << 16;
+/// The kernel's limit for the list of names, and for one value.
+const MAX_ATTRIBUTE_BYTES: usize = 1 << 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     File,
     Directory,
     Link,
@@ -29,43 +29,44 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// What a file keeps when it is renamed. The number of a file that was deleted may be given again, with another time.
+/// What a file keeps when it is renamed. The inode number of a deleted file may be reused, with another birth time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
-    pub(crate) kind: Kind,
-    number: u64,
-    /// `None`: the filesystem does not know.
-    born: Option<Moment>,
+    pub(crate) kind: FileKind,
+    inode: u64,
+    /// `None`: the filesystem does not record it.
+    birth_time: Option<Timestamp>,
 }
 
 impl Identity {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.born.is_some() && self == other
+        self.birth_time.is_some() && self == other
     }
 
-    pub(crate) fn number(&self) -> u64 {
-        self.number
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode
     }
 }
 
-type Moment = (i64, u32);
+/// Seconds and nanoseconds.
+type Timestamp = (i64, u32);
 
 pub(super) struct Entry {
     pub(super) identity: Identity,
-    permissions: u16,
-    user: u32,
-    group: u32,
+    mode: u16,
+    uid: u32,
+    gid: u32,
     size: u64,
-    written: Moment,
-    /// Of anything but the name: the kernel sets it, and programs cannot.
-    changed: Moment,
+    mtime: Timestamp,
+    /// Set by the kernel at each change of the inode; programs cannot set it.
+    ctime: Timestamp,
     links: u32,
     device: (u32, u32),
 }
 
 pub(super) enum CompareError {
     Io(io::Error),
-    Stopped(Failure),
+    Interrupted(Failure),
 }
 
 impl From<io::Error> for CompareError {
@@ -84,38 +85,38 @@ impl Entry {
     pub(super) fn read(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Self> {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let found = statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, wanted)?;
-        let moment = |time: &StatxTimestamp| (time.tv_sec, time.tv_nsec);
-        let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let timestamp = |time: &StatxTimestamp| (time.tv_sec, time.tv_nsec);
+        let has_birth_time = found.stx_mask & StatxFlags::BTIME.bits() != 0;
         let kind = match FileType::from_raw_mode(found.stx_mode.into()) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Directory,
-            FileType::Symlink => Kind::Link,
-            FileType::CharacterDevice | FileType::BlockDevice => Kind::Device,
-            FileType::Fifo | FileType::Socket | FileType::Unknown => Kind::Other,
+            FileType::RegularFile => FileKind::File,
+            FileType::Directory => FileKind::Directory,
+            FileType::Symlink => FileKind::Link,
+            FileType::CharacterDevice | FileType::BlockDevice => FileKind::Device,
+            FileType::Fifo | FileType::Socket | FileType::Unknown => FileKind::Other,
         };
         Ok(Self {
             identity: Identity {
                 kind,
-                number: found.stx_ino,
-                born: has_birth.then(|| moment(&found.stx_btime)),
+                inode: found.stx_ino,
+                birth_time: has_birth_time.then(|| timestamp(&found.stx_btime)),
             },
-            permissions: found.stx_mode,
-            user: found.stx_uid,
-            group: found.stx_gid,
+            mode: found.stx_mode,
+            uid: found.stx_uid,
+            gid: found.stx_gid,
             size: found.stx_size,
-            written: moment(&found.stx_mtime),
-            changed: moment(&found.stx_ctime),
+            mtime: timestamp(&found.stx_mtime),
+            ctime: timestamp(&found.stx_ctime),
             links: found.stx_nlink,
             device: (found.stx_rdev_major, found.stx_rdev_minor),
         })
     }
 
-    /// The same inode, at which nothing was changed since.
-    pub(super) fn is_untouched(&self, other: &Self) -> bool {
+    /// The same inode, unchanged between the two snapshots.
+    pub(super) fn is_unchanged(&self, other: &Self) -> bool {
         self.identity == other.identity
-            && self.changed == other.changed
+            && self.ctime == other.ctime
             && self.size == other.size
-            && self.permissions == other.permissions
+            && self.mode == other.mode
     }
 
     pub(super) fn compare(
@@ -124,42 +125,42 @@ impl Entry {
         old: BorrowedFd<'_>,
         new: BorrowedFd<'_>,
         name: &CStr,
-        stop: &Stop,
+        stop: &StopFlag,
     ) -> Result<Vec<&'static str>, CompareError> {
         let mut respects = Vec::new();
-        let mut note = |differs: bool, respect: &'static str| {
+        let mut add_if = |differs: bool, respect: &'static str| {
             if differs {
                 respects.push(respect);
             }
         };
         match self.identity.kind {
-            Kind::File => {
+            FileKind::File => {
                 let (before, after) = (open(old, name)?, open(new, name)?);
-                note(self.size != other.size, "size");
-                note(
+                add_if(self.size != other.size, "size");
+                add_if(
                     self.size != other.size
                         || !has_same_contents(&before, &after, self.size, stop)?,
                     "contents",
                 );
-                note(attributes(before.as_fd())? != attributes(after.as_fd())?, "attributes");
+                add_if(attributes(before.as_fd())? != attributes(after.as_fd())?, "attributes");
             }
-            // What was made or removed in it is reported by itself; its size and times follow from that.
-            Kind::Directory => {
+            // Files that were added or removed in it are reported themselves; its size and times change with them.
+            FileKind::Directory => {
                 let (before, after) = (open(old, name)?, open(new, name)?);
-                note(attributes(before.as_fd())? != attributes(after.as_fd())?, "attributes");
+                add_if(attributes(before.as_fd())? != attributes(after.as_fd())?, "attributes");
             }
-            Kind::Link => note(
+            FileKind::Link => add_if(
                 readlinkat(old, name, Vec::new())? != readlinkat(new, name, Vec::new())?,
                 "target",
             ),
-            Kind::Device => note(self.device != other.device, "device"),
-            Kind::Other => {}
+            FileKind::Device => add_if(self.device != other.device, "device"),
+            FileKind::Other => {}
         }
-        note(self.permissions != other.permissions, "mode");
-        note((self.user, self.group) != (other.user, other.group), "owner");
-        if self.identity.kind != Kind::Directory {
-            note(self.written != other.written, "mtime");
-            note(self.links != other.links, "links");
+        add_if(self.mode != other.mode, "mode");
+        add_if((self.uid, self.gid) != (other.uid, other.gid), "owner");
+        if self.identity.kind != FileKind::Directory {
+            add_if(self.mtime != other.mtime, "mtime");
+            add_if(self.links != other.links, "links");
         }
         Ok(respects)
     }
@@ -174,12 +175,12 @@ fn has_same_contents(
     one: &File,
     other: &File,
     size: u64,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> Result<bool, CompareError> {
     let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
     let mut offset = 0;
     while offset < size {
-        stop.check().map_err(CompareError::Stopped)?;
+        stop.check().map_err(CompareError::Interrupted)?;
         let length = usize::try_from(size - offset).unwrap_or(CHUNK).min(CHUNK);
         one.read_exact_at(&mut left[..length], offset)?;
         other.read_exact_at(&mut right[..length], offset)?;
@@ -191,9 +192,9 @@ fn has_same_contents(
     Ok(true)
 }
 
-/// Such as access control lists; in the order of names. A filesystem without any has none.
+/// The extended attributes, in the order of their names; empty if the filesystem has none.
 fn attributes(file: BorrowedFd<'_>) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut buffer = vec![0; LONGEST_ATTRIBUTE];
+    let mut buffer = vec![0; MAX_ATTRIBUTE_BYTES];
     let length = match flistxattr(file, &mut buffer[..]) {
         Err(rustix::io::Errno::OPNOTSUPP) => return Ok(Vec::new()),
         listed => listed?,

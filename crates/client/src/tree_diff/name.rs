@@ -1,4 +1,4 @@
-//! Names of files for people: they may hold any byte, and must not move the cursor or turn the text around.
+//! Prints file names, which may hold any byte, so that they do not move the cursor or change the direction of text.
 
 /// A backslash is doubled, so that each name has one form.
 pub(crate) fn escaped(bytes: &[u8]) -> String {

@@ -9,7 +9,7 @@ use super::*;
 #[derive(Default)]
 struct Found {
     lines: Vec<String>,
-    looked: usize,
+    visited: usize,
 }
 
 impl Visitor for Found {
@@ -19,15 +19,15 @@ impl Visitor for Found {
         Ok(())
     }
 
-    fn looked(&mut self) {
-        self.looked += 1;
+    fn visited(&mut self) {
+        self.visited += 1;
     }
 }
 
 fn compared(old: &Path, new: &Path) -> Vec<String> {
     let mut found = Found::default();
-    compare(old, new, &mut found, &Stop::default()).unwrap();
-    assert!(found.looked > 0);
+    compare(old, new, &mut found, &StopFlag::default()).unwrap();
+    assert!(found.visited > 0);
     found.lines
 }
 
@@ -116,6 +116,6 @@ fn a_tree_that_is_too_deep_is_refused() {
     let (_directory, [old, new]) = pair();
     let deep = vec!["d"; MAX_DEPTH + 1].join("/");
     fs::create_dir_all(new.join(deep)).unwrap();
-    let failure = compare(&old, &new, &mut Found::default(), &Stop::default()).unwrap_err();
+    let failure = compare(&old, &new, &mut Found::default(), &StopFlag::default()).unwrap_err();
     assert!(failure.to_string().contains("nested deeper"), "{failure}");
 }

@@ -1,4 +1,4 @@
-//! `orlop volume create`, and what else makes a volume.
+//! `orlop volume create`, and the creation of volumes for other commands.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,6 @@ pub(super) struct CreateArguments {
     change: Change,
 }
 
-/// A volume that is wanted.
 pub(crate) struct NewVolume {
     pub(crate) name: String,
     pub(crate) size: Option<u64>,
@@ -149,7 +148,7 @@ pub(crate) async fn source_of_volume(session: &Session, given: &str) -> Result<T
     Ok(Type::Volume(VolumeSource { volume_id }))
 }
 
-/// And whether it is new: CSI answers a repeated call as it did the first one.
+/// Also returns whether the volume is new: CSI answers a repeated call like the first one.
 pub(crate) async fn create_or_find(
     session: &Session,
     wanted: &NewVolume,
@@ -197,8 +196,9 @@ pub(crate) async fn create(session: &Session, wanted: &NewVolume) -> Result<Volu
     };
     let answer = plugin.ask(&doing, request, send).await?.into_inner();
     let made = answer.volume.map(Volume::of).filter(|volume| !volume.id.is_empty());
-    let made =
-        made.ok_or_else(|| Failure::failed(format!("cannot {doing}: the plugin gives no id")))?;
+    let made = made.ok_or_else(|| {
+        Failure::failed(format!("cannot {doing}: the plugin's answer has no volume id"))
+    })?;
     Ok(Volume { name: Some(wanted.name.clone()), ..made })
 }
 

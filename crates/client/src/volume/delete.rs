@@ -42,7 +42,7 @@ pub(super) async fn run(session: &Session, arguments: &DeleteArguments) -> Resul
     if arguments.destroy.dry_run {
         return session.would(&format!("delete {}", listed.join("; ")));
     }
-    confirm(&format!("deletes with all data: {}", listed.join("; ")), arguments.destroy.yes)?;
+    confirm(&format!("this deletes, with all data: {}", listed.join("; ")), arguments.destroy.yes)?;
     for volume in &to_delete {
         delete(session, volume).await?;
         let text = format!("deleted volume {}", volume.label());
@@ -59,7 +59,7 @@ fn described(volume: &Volume) -> String {
     format!("volume {} of {}{nodes}", volume.label(), Bytes(volume.size_bytes))
 }
 
-/// The plugin would refuse it too, and not know by which command it is mended.
+/// The plugin would refuse it too, without naming the command that unmounts it.
 fn refuse_mounted(session: &Session, volume: &Volume) -> Result<()> {
     let mounts = hand_mounts::of_volume(&session.directory, &session.plugin.driver, &volume.id)?;
     match mounts.first() {

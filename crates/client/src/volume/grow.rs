@@ -102,7 +102,7 @@ pub(super) async fn run(session: &Session, arguments: &GrowArguments) -> Result<
         && plugin.node_offers().await?.contains(&NodeOffer::ExpandVolume)
     {
         grow_on_node(session, mount, grown.size_bytes).await.map_err(|failure| {
-            failure.hinting(&format!(
+            failure.with_hint(&format!(
                 "the volume itself has {} now, so do not add to it again: unmount it and mount it again \
                  to grow its filesystem",
                 Bytes(grown.size_bytes)
@@ -123,9 +123,9 @@ pub(super) async fn run(session: &Session, arguments: &GrowArguments) -> Result<
 
 fn how(grown: &Grown) -> String {
     match (grown.grown_at.first(), grown.node_expansion_pending) {
-        (Some(target), _) => format!(", and what is mounted at {target}"),
-        (None, true) => "; where it is in use, its node still has to grow it, and otherwise it grows when it is \
-            next mounted"
+        (Some(target), _) => format!(", and its filesystem at {target}"),
+        (None, true) => "; its filesystem is not grown yet: the node that uses the volume has to do that, or the next \
+            mount does"
             .to_owned(),
         (None, false) => String::new(),
     }
@@ -140,7 +140,7 @@ async fn grow_on_node(session: &Session, mount: &HandMount, size: u64) -> Result
         volume_capability: Some(mount.capability()),
         secrets: session.plugin.secrets.clone(),
     };
-    let doing = format!("grow what is mounted at {}", mount.target.display());
+    let doing = format!("grow the filesystem at {}", mount.target.display());
     let send = |channel, request| async move {
         NodeClient::new(channel).node_expand_volume(request).await
     };

@@ -81,9 +81,7 @@ impl LimitArguments {
             }
         }
         match wanted.is_empty() {
-            true => {
-                Err(Failure::usage("limit names no limit; give one, such as --write-rate 50MiB"))
-            }
+            true => Err(Failure::usage("no limit is given; give one, such as --write-rate 50MiB")),
             false => Ok(wanted),
         }
     }
@@ -107,7 +105,7 @@ pub(super) async fn run(session: &Session, arguments: &LimitArguments) -> Result
         ControllerClient::new(channel).controller_modify_volume(request).await
     };
     plugin.ask(&doing, request, send).await?;
-    // Only where the plugin tells them.
+    // `None`: the plugin does not say them.
     let now = match plugin.offers(Offer::GetVolume) {
         true => inventory::volume(plugin, &id).await?.limits,
         false => None,

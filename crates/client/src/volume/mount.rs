@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
 use crate::hand_mounts::{
-    self, HandMount, Wanted, ensure_mounted, ensure_unmounted, target, volume_to_mount,
+    self, HandMount, MountRequest, ensure_mounted, ensure_unmounted, target, volume_to_mount,
 };
 use crate::output::Answer;
 use crate::resolve;
@@ -20,7 +20,7 @@ pub(super) struct MountArguments {
     #[arg(value_name = "DIR")]
     target: PathBuf,
 
-    /// Nothing can be written there
+    /// Do not allow writes
     #[arg(long)]
     read_only: bool,
 
@@ -28,7 +28,7 @@ pub(super) struct MountArguments {
     #[arg(long)]
     block: bool,
 
-    /// The filesystem that is expected; without it the one that the volume was made for
+    /// The filesystem to expect; by default the one that the volume was made for
     #[arg(long, value_name = "TYPE", conflicts_with = "block")]
     fs: Option<String>,
 
@@ -36,7 +36,7 @@ pub(super) struct MountArguments {
     #[arg(long = "mount-option", value_name = "OPTION", conflicts_with = "block")]
     options: Vec<String>,
 
-    /// How it is used; the volume has to be made for it
+    /// The access mode; the volume has to be made for it
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]
     access_mode: ModeName,
 
@@ -67,7 +67,7 @@ pub(super) async fn mount(session: &Session, arguments: &MountArguments) -> Resu
     if arguments.change.dry_run {
         return session.would(&format!("mount volume {id} at {}", target.display()));
     }
-    let wanted = Wanted {
+    let wanted = MountRequest {
         volume: volume_to_mount(session, &id).await?,
         target,
         access,
@@ -88,7 +88,7 @@ pub(crate) fn mounted(mount: &HandMount, label: &str) -> Result<Answer> {
         None => String::new(),
     };
     let text = format!(
-        "mounted volume {label} at {target}{how}; `orlop volume unmount {target}` ends it{copy}"
+        "mounted volume {label} at {target}{how}; `orlop volume unmount {target}` unmounts it{copy}"
     );
     Answer::new(vec![mount.volume.clone()], mount, text)
 }
@@ -105,7 +105,7 @@ pub(crate) async fn unmount(session: &Session, arguments: &UnmountArguments) -> 
         )));
     }
     let copy = match mount.temporary_copy_of {
-        Some(_) => format!(" and delete volume {}, which was made for it", mount.volume),
+        Some(_) => format!(" and delete volume {}, which was made for this mount", mount.volume),
         None => String::new(),
     };
     if arguments.change.dry_run {
@@ -117,7 +117,7 @@ pub(crate) async fn unmount(session: &Session, arguments: &UnmountArguments) -> 
     }
     ensure_unmounted(session, &mount).await?;
     let copy = if mount.temporary_copy_of.is_some() {
-        ", and deleted it: it was made for this"
+        ", and deleted the volume, which was made for this mount"
     } else {
         ""
     };
@@ -128,7 +128,7 @@ pub(crate) async fn unmount(session: &Session, arguments: &UnmountArguments) -> 
 async fn find(session: &Session, arguments: &UnmountArguments) -> Result<HandMount> {
     let given = &arguments.target;
     let absolute = std::path::absolute(given).unwrap_or_else(|_| given.clone());
-    // Without its links, if what is mounted there still answers.
+    // Links are resolved if the mounted filesystem still answers.
     let resolved = std::fs::canonicalize(given).ok();
     let in_parent = || {
         let parent = std::fs::canonicalize(absolute.parent()?).ok()?;
@@ -161,14 +161,14 @@ async fn find(session: &Session, arguments: &UnmountArguments) -> Result<HandMou
         known => format!("mounted by hand are: {}", targets(known)),
     };
     Err(Failure::usage(format!(
-        "cannot unmount {}: orlop mounted nothing there; {known}, by the notes in {}; was it mounted with another \
-         ORLOP_RUN_DIR or --config?",
+        "cannot unmount {}: there is no note of a mount there; {known}, by the notes in {}; if it was mounted with another \
+         ORLOP_RUN_DIR or --config, set the same again",
         given.display(),
         session.directory.display()
     )))
 }
 
-/// A name is looked up only where no mount has this id: a volume of another plugin may be mounted too.
+/// A name is resolved only if no mount has this id, because a volume of another plugin may be mounted too.
 async fn of_volume<'a>(
     session: &Session,
     given: &Path,
@@ -181,7 +181,7 @@ async fn of_volume<'a>(
     if !by_id.is_empty() || all.is_empty() {
         return by_id;
     }
-    // Whatever fails here: the message says what is mounted.
+    // If this fails, the message of the caller lists what is mounted.
     let Ok(id) = resolve::whole_volume(&session.plugin, given).await else { return Vec::new() };
     let is_it = |mount: &&HandMount| mount.driver == session.plugin.driver && mount.volume == id;
     all.iter().filter(is_it).collect()

@@ -1,4 +1,4 @@
-//! What a qcow2 image says of itself at its start.
+//! The header of a qcow2 image.
 
 use std::fs::File;
 use std::io;
@@ -13,12 +13,12 @@ const MAX_TABLES: u64 = (32 << 20) / 8;
 /// More than any pool has, and a number that cannot overflow.
 const MAX_SIZE: u64 = 1 << 50;
 
-/// Bits that say what a reader has to understand.
+/// Incompatible features: a reader that does not know one must refuse the image.
 const IS_CORRUPT: u64 = 1 << 1;
 const HAS_DATA_FILE: u64 = 1 << 2;
 const HAS_COMPRESSION_TYPE: u64 = 1 << 3;
 const IS_DIRTY: u64 = 1;
-const KNOWN: u64 = IS_DIRTY | HAS_COMPRESSION_TYPE;
+const SUPPORTED: u64 = IS_DIRTY | HAS_COMPRESSION_TYPE;
 const DEFLATE: u8 = 0;
 
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Header {
             return Err(Refusal::Corrupt);
         }
         let is_packed_otherwise = features & HAS_COMPRESSION_TYPE != 0 && bytes[104] != DEFLATE;
-        if features & !KNOWN != 0 || is_packed_otherwise {
+        if features & !SUPPORTED != 0 || is_packed_otherwise {
             return Err(Refusal::Features);
         }
         let size = long_at(bytes, 24);
