@@ -11,9 +11,9 @@ use orlop_tests::{Client, Scratch};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Reached only by a driver that hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// What a start is measured in.
-const LOOK_AGAIN: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 const LOG_LINES: usize = 40;
 const SEARCH_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -55,7 +55,7 @@ impl Process {
                     return began.elapsed();
                 }
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -86,7 +86,7 @@ impl Process {
                 self.last_lines()
             );
         }
-        assert!(began.elapsed() < PATIENCE, "{} is not ready", self.program.display());
+        assert!(began.elapsed() < TIMEOUT, "{} is not ready", self.program.display());
     }
 
     pub(crate) fn stop(&mut self) {
@@ -96,7 +96,7 @@ impl Process {
         // Not waited for yet, so the number cannot have gone to another process.
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process id");
         let _ = kill_process(pid, Signal::TERM);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
             if child.try_wait().expect("wait for the driver").is_some() {
                 return;

@@ -11,8 +11,8 @@ use crate::tally;
 
 pub(crate) const NODE: &str = "test-node";
 pub(crate) const DRIVER: &str = "csi.orlop.io";
-const PATIENCE: Duration = Duration::from_secs(120);
-const LOOK_AGAIN: Duration = Duration::from_millis(3);
+const TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
 pub(crate) struct Fixture {
     pub(crate) pool: TestPool,
@@ -116,7 +116,7 @@ impl Fixture {
 
     /// The inventory is what it was, neither more nor less.
     pub(crate) async fn assert_inventory(&self, before: &[String], context: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let now = self.inventory();
             if now == before {
@@ -129,7 +129,7 @@ impl Fixture {
                 tally::leaked();
                 panic!("{context}: left behind: {more:#?}, missing: {less:#?}");
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -209,7 +209,7 @@ impl CrashControl {
 
 /// No answer counts as one: a call whose daemon ends at a bad moment may never return.
 pub(crate) async fn answered<T>(call: impl Future<Output = Answer<T>>) -> Answer<T> {
-    let answer = tokio::time::timeout(PATIENCE, call).await;
+    let answer = tokio::time::timeout(TIMEOUT, call).await;
     answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer")))
 }
 
@@ -218,12 +218,12 @@ pub(crate) async fn settled<T, F>(what: &str, mut call: impl FnMut() -> F) -> T
 where
     F: Future<Output = Answer<T>>,
 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match call().await {
             Ok(value) => return value,
             Err(status) if status.code() == Code::Aborted && Instant::now() < deadline => {
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             Err(status) => panic!("{what}: {status}"),
         }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Calls that look, wait, or change nothing but this process. strace does not even show them, but for
 /// [`EXECUTE`].
@@ -192,7 +192,7 @@ impl Trace {
 
     /// Waits until strace has written the end of a process that ended by itself.
     pub(crate) fn wait_for_end_of(&self, process: u32) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let has_ended = |text: &String| text.lines().any(is_end);
         while !self.texts().get(&process).is_some_and(has_ended) {
             assert!(Instant::now() < deadline, "strace does not see the end of {process}");

@@ -90,7 +90,7 @@ const tests = {
     const page = await open(browser, { viewport: { width: 1280, height: 900 } });
     await page.getByRole("link", { name: "Show them" }).click();
     await page.waitForFunction(() => document.querySelectorAll("#volumes tbody tr").length === 1);
-    assert.ok(await page.locator("#unwell").isChecked());
+    assert.ok(await page.locator("#abnormal").isChecked());
     const row = page.locator("#volumes tbody tr");
     assert.match(await row.innerText(), /lost-and-found[\s\S]*Data lost[\s\S]*its data is missing/);
     await row.getByRole("link").click();
@@ -113,7 +113,7 @@ const tests = {
     assert.match(await page.locator("#base option:checked").innerText(), /^tuesday/);
     await page.getByRole("button", { name: "Compare" }).click();
     await page.locator("#strip svg .cell").first().waitFor();
-    assert.match(await page.locator("#strip-text").innerText(), /6[0-9](\.\d+)? MiB of 512 MiB \(1[0-9](\.\d)? %\), in \d+ stretches/);
+    assert.match(await page.locator("#strip-text").innerText(), /6[0-9](\.\d+)? MiB of 512 MiB \(1[0-9](\.\d)? %\), in \d+ ranges/);
     assert.ok((await page.locator("#strip svg .cell").count()) >= 12);
     await page.selectOption("#base", "");
     await page.getByRole("button", { name: "Compare" }).click();
@@ -143,7 +143,7 @@ const tests = {
       seen.push(at.id || at.text);
       if (at.text === "orders-database") break;
     }
-    for (const wanted of ["search", "unwell", "orders-database"]) assert.ok(seen.includes(wanted), `${wanted}: ${seen}`);
+    for (const wanted of ["search", "abnormal", "orders-database"]) assert.ok(seen.includes(wanted), `${wanted}: ${seen}`);
     // Drawn again, the link keeps the focus.
     await page.waitForResponse((answer) => answer.url().includes("/api/volumes?"), { timeout: 30000 });
     await page.waitForTimeout(200);

@@ -10,8 +10,8 @@ use crate::expected_state::{ExpectedState, Snapshot, Volume};
 use crate::history::Clock;
 
 /// Few enough that every step is possible again soon.
-const MOST_VOLUMES: usize = 3;
-const MOST_SNAPSHOTS: usize = 2;
+const MAX_VOLUMES: usize = 3;
+const MAX_SNAPSHOTS: usize = 2;
 
 /// In an order in which all are possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,8 +98,8 @@ impl Caller {
 
     /// False if nothing is there to do it with.
     pub(crate) async fn try_step(&mut self, step: Step) -> bool {
-        let may_make = self.volumes_there() < MOST_VOLUMES;
-        let may_cut = self.snapshots_there() < MOST_SNAPSHOTS;
+        let may_make = self.volumes_there() < MAX_VOLUMES;
+        let may_cut = self.snapshots_there() < MAX_SNAPSHOTS;
         let done = match step {
             Step::Create => may_make && self.create().await,
             Step::Restore => may_make && self.restore().await,

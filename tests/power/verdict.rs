@@ -17,7 +17,7 @@ use crate::round::{Cut, Figures, NODE, PowerRestored};
 /// take first.
 const FRESHEST: usize = 2;
 /// For space that is freed in the background.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Metadata of the pool's filesystem that stays when files are gone.
 const SLACK: u64 = 16 * MIB;
 const KERNEL_LINES: usize = 40;
@@ -309,7 +309,7 @@ impl<'a> Verdict<'a> {
 
     /// What is still taken is what an empty pool takes.
     async fn space_is_back(&self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             file::sync_filesystem(&self.root).expect("sync the pool");
             let free = file::space(&self.root).expect("statfs").free;

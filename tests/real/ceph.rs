@@ -51,12 +51,12 @@ pub(crate) async fn down_from(controller: &Client, name: &str, used: &OnNode) {
 }
 
 /// Far more than a cluster needs to agree again; reached only by one that does not.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Until it succeeds; what may pass by itself is asked again, as orchestrators do, and so is what
 /// a daemon that was killed did not answer.
 pub(crate) async fn persist<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match call().await {
             Ok(answer) => return answer,

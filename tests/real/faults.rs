@@ -28,7 +28,7 @@ use orlop_sys::{file, tool};
 use orlop_tests::{Client, Code, expect_code};
 
 /// Far more than anything here takes; reached only by what never happens.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn is_abnormal(client: &Client, volume: &str) -> bool {
     client.condition(volume).await.unwrap().abnormal

@@ -9,7 +9,7 @@ use orlop_tests::*;
 
 const VOLUME: u64 = 320 * MIB;
 const DATA: u64 = 2 * MIB;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn launch(pool: &TestPool, size: &str) -> Launch {
     Launch::on(pool).env("ORLOP_POOL_IMAGE_SIZE", size)
@@ -166,7 +166,7 @@ async fn managed_pool_is_sparse_frees_space_and_grows() {
     assert!(full >= 64 * MIB);
     client.delete(&node.id).await.unwrap();
     // Freed in the background, and discarded in the image's journal's own time.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while space_taken(&pool) + 48 * MIB > full {
         assert!(Instant::now() < deadline, "nothing was given back");
         orlop_sys::file::sync_filesystem(&mounted_image(&pool).unwrap()).unwrap();

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A root with what the package depends on and the tools for XFS, and nothing else. `$0` is where, `$1` the package.
 const INSTALL: &str = r#"
@@ -112,7 +112,7 @@ struct ConfinedDaemon(Child);
 
 impl ConfinedDaemon {
     async fn until_ready(&mut self, client: &Client, root: &InstalledRoot) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !matches!(client.probe().await, Ok(true)) {
             let runs = self.0.try_wait().unwrap().is_none();
             assert!(runs && Instant::now() < deadline, "{}", root.ground.log());

@@ -12,7 +12,7 @@ use crate::daemon::Daemon;
 use crate::launch::Launch;
 use crate::scratch::Scratch;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One monitor, one manager, object stores in memory or in files.
 pub struct TestCeph {
@@ -134,8 +134,8 @@ impl TestCeph {
             monitors: self.monitors(),
             user: "orlop".to_owned(),
             keyring: self.keyring(),
-            connect_timeout: PATIENCE,
-            operation_timeout: PATIENCE,
+            connect_timeout: TIMEOUT,
+            operation_timeout: TIMEOUT,
         };
         let cluster = Cluster::connect(&config).expect("connect");
         cluster.pool("rbd", namespace).expect("open the pool")

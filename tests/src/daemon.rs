@@ -14,8 +14,8 @@ use crate::leaks;
 use crate::pool::TestPool;
 
 /// Far more than anything here takes; reached only by a daemon that hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
-const LOOK_AGAIN: Duration = Duration::from_millis(3);
+const TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
 const LONGEST_LOG: usize = 200;
 
 pub struct Daemon {
@@ -56,12 +56,12 @@ impl Daemon {
 
     /// A line is written a moment after the call that it is about may have been answered.
     pub fn has_logged(&self, text: &str) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
             if self.log().contains(text) {
                 return true;
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL_INTERVAL);
         }
         false
     }
@@ -172,7 +172,7 @@ impl Daemon {
         for exporter in exporters {
             let _ = kill_process(exporter, Signal::KILL);
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !leaks::exporters(ground).is_empty() {
             assert!(Instant::now() < deadline, "exporters do not end");
             std::thread::sleep(Duration::from_millis(5));
@@ -198,7 +198,7 @@ impl Daemon {
     /// `None` once it is ready.
     async fn ready_or_ended(&mut self) -> Option<ExitStatus> {
         let client = self.client();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
             let child = self.child.as_mut().expect("a running daemon");
             if let Some(status) = child.try_wait().expect("look at the daemon") {
@@ -210,10 +210,10 @@ impl Daemon {
             if matches!(probe, Ok(Ok(true))) {
                 return None;
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         self.print_threads();
-        panic!("the daemon is not ready after {PATIENCE:?}");
+        panic!("the daemon is not ready after {TIMEOUT:?}");
     }
 
     fn ensure_ended(&mut self) {
@@ -275,12 +275,12 @@ fn send(child: &Child, signal: Signal) {
 }
 
 pub(crate) fn wait(child: &mut Child) -> Option<ExitStatus> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait().expect("wait for the daemon") {
             return Some(status);
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
     None
 }

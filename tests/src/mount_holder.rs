@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A function of the shell. A new mount namespace is a copy of all mounts, and as long as it has those of
 /// other tests, their devices cannot be detached. So they are dropped, but for what is at or below the
@@ -59,7 +59,7 @@ impl MountHolder {
         copying.arg(file).args(mounts).env("WITHOUT_RIGHTS", begin).stdin(Stdio::null());
         let holder = Self(copying.spawn().expect("start a keeper"));
         let program = PathBuf::from(format!("/proc/{}/comm", holder.pid()));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         // By then the namespace is as it is to be.
         while std::fs::read_to_string(&program).expect("look at a keeper").trim_end() != "sleep" {
             assert!(Instant::now() < deadline, "the keeper does not get ready");

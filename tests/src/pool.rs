@@ -235,9 +235,9 @@ impl TestPool {
 /// Other tests start daemons at the same time, and a child has the files of all threads, such as a claim of
 /// the device that was just formatted, until it executes its program.
 fn mount_at(device: &Path, kind: FsKind, options: &[String], target: &Path) {
-    const PATIENCE: Duration = Duration::from_secs(120);
+    const TIMEOUT: Duration = Duration::from_secs(120);
     let mount = FsMount { device, fs_type: kind.as_str(), options, read_only: false };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match mounts::mount_filesystem(&mount, target) {
             Err(error) if error.is_busy() && Instant::now() < deadline => {

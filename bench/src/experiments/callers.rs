@@ -22,7 +22,7 @@ use crate::testbed::{Drivers, Testbed};
 const SIZE: u64 = 16 * MIB;
 const CALLERS: [u64; 3] = [1, 16, 64];
 const DELETERS: usize = 16;
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 pub(crate) const CREATIONS: &str = "creations a second, block";
 
 pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results) {
@@ -124,7 +124,7 @@ impl Watch {
             let mut most = process::resident(pid);
             while !ended.load(Ordering::Relaxed) {
                 most = most.max(process::resident(pid));
-                std::thread::sleep(LOOK_AGAIN);
+                std::thread::sleep(POLL_INTERVAL);
             }
             most
         });

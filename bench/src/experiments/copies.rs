@@ -16,7 +16,7 @@ pub(crate) const OPERATIONS: [&str; 3] = ["snapshot", "restore", "clone"];
 
 /// Seconds that a driver which copies byte by byte gets for one size; the round under way is
 /// finished.
-const PATIENCE: f64 = 12.0;
+const TIMEOUT: f64 = 12.0;
 
 struct Case {
     kind: Kind,
@@ -123,7 +123,7 @@ async fn measure(drivers: &Drivers, case: &Case, results: &mut Results) {
 }
 
 fn is_slow(watch: &Stopwatch) -> bool {
-    watch.sum(&OPERATIONS).is_some_and(|spent| spent.total() > PATIENCE)
+    watch.sum(&OPERATIONS).is_some_and(|spent| spent.total() > TIMEOUT)
 }
 
 /// The id of a volume with the case's data.

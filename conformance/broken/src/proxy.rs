@@ -22,7 +22,7 @@ use tower::Service;
 
 use crate::interceptor::{Answer, Before, Interceptor};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) struct Proxy {
     serving: JoinHandle<()>,
@@ -35,7 +35,7 @@ impl Proxy {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let socket = directory.path().join("broken.sock");
         let listener = UnixListener::bind(&socket).map_err(|error| error.to_string())?;
-        let client = Client::new(upstream, PATIENCE)?;
+        let client = Client::new(upstream, TIMEOUT)?;
         let passing = Passing { client, interceptor: Arc::new(interceptor) };
         let serving = tokio::spawn(async move {
             let connections = UnixListenerStream::new(listener);

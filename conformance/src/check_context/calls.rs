@@ -19,7 +19,7 @@ pub type Answer<T> = Result<T, Status>;
 
 /// An operation on the same object may still be running, for instance one whose caller went
 /// away (GEN-23): as an orchestrator would, ask again.
-const PATIENCE: usize = 40;
+const TIMEOUT: usize = 40;
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl CheckContext {
@@ -61,7 +61,7 @@ impl CheckContext {
                     self.note_findings(findings);
                     return Ok(status);
                 }
-                Err(status) if status.code() == Code::Aborted && asked < PATIENCE => {
+                Err(status) if status.code() == Code::Aborted && asked < TIMEOUT => {
                     asked += 1;
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -82,7 +82,7 @@ impl CheckContext {
 
     /// Any answer but ABORTED, for which it asks again for a while.
     pub async fn settled<R: Rpc>(&self, request: R) -> Outcome<Answer<R::Reply>> {
-        for _ in 0..PATIENCE {
+        for _ in 0..TIMEOUT {
             let answer = self.ask(request.clone()).await?;
             if code_of(&answer) != Code::Aborted {
                 return Ok(answer);

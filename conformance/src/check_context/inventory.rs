@@ -11,7 +11,7 @@ use crate::wire::csi::v1::{
 };
 
 /// A list that has not ended by then goes round in circles.
-const MOST_PAGES: usize = 10_000;
+const MAX_PAGES: usize = 10_000;
 
 /// A volume, and the nodes that it is published to.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ impl CheckContext {
     pub async fn listed(&self, max_entries: i32) -> Outcome<Vec<Entry>> {
         let mut entries = Vec::new();
         let mut starting_token = String::new();
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let page = self.ok(ListVolumesRequest { max_entries, starting_token }).await?;
             entries.extend(page.entries);
             if page.next_token.is_empty() {
@@ -37,7 +37,7 @@ impl CheckContext {
             }
             starting_token = page.next_token;
         }
-        Err(self.failed(format!("the list to end within {MOST_PAGES} pages")))
+        Err(self.failed(format!("the list to end within {MAX_PAGES} pages")))
     }
 
     /// How the list shows the volume; `None`: there is no list, or it is not in it.

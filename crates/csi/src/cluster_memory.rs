@@ -103,8 +103,10 @@ impl ClusterState {
     fn take(&mut self, resource: &Resource, verdict: Verdict) {
         let was_forgotten = self.verdicts.get(resource).is_some_and(|known| known.forgotten);
         match (was_forgotten, verdict.forgotten) {
-            (false, true) => tracing::warn!(%resource, "forgotten: it is gone for good"),
-            (true, false) => tracing::warn!(%resource, "it was forgotten, and is back"),
+            (false, true) => {
+                tracing::warn!(%resource, "forgot a node or pool that is gone for good")
+            }
+            (true, false) => tracing::warn!(%resource, "a forgotten node or pool is back"),
             (true, true) | (false, false) => {}
         }
         self.verdicts.insert(resource.clone(), verdict);

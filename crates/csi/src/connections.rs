@@ -154,7 +154,7 @@ pub struct ConnectionStream(Arc<Slot>);
 
 /// One for a call that another daemon answers, which does not see the caller's connection; `None` if this daemon does
 /// not see it either.
-pub fn open_carried_stream<T>(
+pub fn open_forwarded_stream<T>(
     request: &Request<T>,
 ) -> std::result::Result<Option<ConnectionStream>, Status> {
     let connection: Option<&ConnectionRef> = request.extensions().get();

@@ -1,19 +1,18 @@
-//! What happened in this process, in memory: the last few thousand events, for `orlop events`.
+//! The last few thousand events of this process, in memory, for `orlop events`.
 //!
-//! Adding one takes a lock for as long as a push takes. Readers get shared pointers, so that none of them holds the
-//! lock while it reads.
+//! Readers get shared pointers to the events, so that the lock is held only for a moment.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const MAX_EVENTS: usize = 4096;
-/// Of all their texts together.
+/// The limit for all texts of the events together.
 const MAX_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Given by the log, from 1 on.
+    /// Assigned by the log, beginning with 1.
     pub sequence: u64,
     pub time: SystemTime,
     pub level: &'static str,
@@ -31,7 +30,7 @@ impl Event {
 
 #[derive(Debug)]
 pub struct EventLog {
-    /// Sequences of an earlier process mean nothing in this one.
+    /// Random for each process: sequence numbers of an earlier process are not valid in this one.
     instance: String,
     kept: Mutex<Kept>,
 }
@@ -47,7 +46,7 @@ struct Kept {
 #[derive(Debug)]
 pub struct EventPage {
     pub events: Vec<Arc<Event>>,
-    /// How many before them are in memory no more.
+    /// How many events before these were dropped.
     pub forgotten: u64,
     pub more: bool,
 }
@@ -65,7 +64,7 @@ impl EventLog {
         &self.instance
     }
 
-    /// The oldest ones make room for it.
+    /// Drops the oldest events if the log is full.
     pub fn push(&self, event: Event) {
         let mut kept = self.kept();
         kept.last += 1;

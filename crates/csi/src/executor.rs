@@ -57,10 +57,11 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many threads can be busy at once, by the number of pools: with fewer, one pool would wait for
 /// the threads of another.
-pub fn most_threads(pools: usize) -> usize {
-    const SPARE: usize = 32;
-    let of_one = 2 * permits(OPERATIONS) + permits(READING_STREAMS);
-    pools.saturating_add(1).saturating_mul(of_one).saturating_add(SPARE)
+pub fn max_threads(pools: usize) -> usize {
+    /// For probes and other work beside calls.
+    const BESIDE_CALLS: usize = 32;
+    let per_pool = 2 * permits(OPERATIONS) + permits(READING_STREAMS);
+    pools.saturating_add(1).saturating_mul(per_pool).saturating_add(BESIDE_CALLS)
 }
 
 /// A u32 always fits where Linux runs; fewer permits would be correct too.
@@ -71,7 +72,7 @@ fn permits(width: u32) -> usize {
 /// What a call is about, which decides the request limit that it counts for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
-    /// No pool in particular: what is asked here must not wait for any of them.
+    /// No pool in particular: such a call must not wait for any of them.
     Any,
     Pool(PoolId),
     /// A volume on this node.

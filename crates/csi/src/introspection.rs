@@ -26,7 +26,7 @@ const REFLECTION: [&str; 2] =
     ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
 
 /// As long as Probe may wait for a pool, and a bit.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HEALTH_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 const WATCH_EVERY: Duration = Duration::from_secs(5);
 
 /// Each asks over a connection to the daemon's own socket, where connections are limited.
@@ -70,7 +70,7 @@ impl PluginHealth {
     }
 
     async fn ask(&self) -> ServingStatus {
-        match self_check::ask_ready(&self.socket, PATIENCE).await {
+        match self_check::check_ready(&self.socket, HEALTH_CHECK_TIMEOUT).await {
             Ok(_) => ServingStatus::Serving,
             Err(_why) => ServingStatus::NotServing,
         }

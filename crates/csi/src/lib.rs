@@ -35,9 +35,9 @@ mod trace_context;
 
 pub use call_stats::{CallStats, EndedCalls};
 pub use cluster_memory::{ClusterMemory, Resource, Verdict};
-pub use connections::{ConnectionStream, open_carried_stream};
+pub use connections::{ConnectionStream, open_forwarded_stream};
 pub use event_log::{Event, EventLog, EventPage};
-pub use executor::{Executor, RunningCalls, most_threads};
+pub use executor::{Executor, RunningCalls, max_threads};
 pub use features::{Features, Mode};
 pub use introspection::IntrospectionError;
 pub use name_holds::SESSION;

@@ -1,4 +1,4 @@
-//! What a call is about, so that a router can carry it to the daemon that answers it. The call itself is
+//! What a call is about, so that a router can forward it to the daemon that answers it. The call itself is
 //! parsed and refused there: a message that says too little here is answered by any daemon.
 
 use orlop_model::{

@@ -1,5 +1,5 @@
-//! Asks a daemon how it is, over its CSI socket and as its callers do: so that the socket itself, the server
-//! behind it and what it would answer are all seen.
+//! Checks a daemon over its CSI socket, as its callers use it, so that the socket, the server behind it and its answer are
+//! all checked.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -26,12 +26,12 @@ const LONGEST_REASON: usize = 1000;
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
-pub enum Unwell {
+pub enum SelfCheckError {
     #[error("cannot connect to the daemon at {0}: {1}; is it running?")]
     Unreachable(PathBuf, String),
 
     #[error("the daemon at {0} has not answered within {1:?}")]
-    Silent(PathBuf, Duration),
+    NoAnswer(PathBuf, Duration),
 
     #[error("the daemon at {0} answers with an error: {1}")]
     Failed(PathBuf, String),
@@ -40,26 +40,31 @@ pub enum Unwell {
     NotReady(String),
 }
 
-/// Does the daemon answer at all? Not whether pools serve: a restart brings no pool back.
-pub async fn ask_alive(socket: &Path, timeout: Duration) -> Result<(), Unwell> {
-    let asking = |mut client: IdentityClient<Channel>| async move {
+/// Does the daemon answer at all? Pools are not checked: a restart would not help them.
+pub async fn check_alive(socket: &Path, timeout: Duration) -> Result<(), SelfCheckError> {
+    let call = |mut client: IdentityClient<Channel>| async move {
         client.get_plugin_info(v1::GetPluginInfoRequest {}).await.map(drop)
     };
-    ask(socket, timeout, asking).await
+    call_identity(socket, timeout, call).await
 }
 
-/// Is the daemon ready, as Probe says? With what it warns of, if anything.
-pub async fn ask_ready(socket: &Path, timeout: Duration) -> Result<Option<String>, Unwell> {
-    let asking = |mut client: IdentityClient<Channel>| async move {
+/// Is the daemon ready, as Probe says? Returns the warning of Probe, if it has one.
+pub async fn check_ready(
+    socket: &Path,
+    timeout: Duration,
+) -> Result<Option<String>, SelfCheckError> {
+    let call = |mut client: IdentityClient<Channel>| async move {
         client.probe(v1::ProbeRequest {}).await
     };
-    let answer = ask(socket, timeout, asking).await?;
+    let answer = call_identity(socket, timeout, call).await?;
     // CSI: a plugin that says nothing is ready.
     match answer.get_ref().ready.unwrap_or(true) {
         true => Ok(header(&answer, WARNING)),
         false => {
             let reason = header(&answer, NOT_READY);
-            Err(Unwell::NotReady(reason.unwrap_or_else(|| "the daemon's log says why".to_owned())))
+            Err(SelfCheckError::NotReady(
+                reason.unwrap_or_else(|| "the daemon's log says why".to_owned()),
+            ))
         }
     }
 }
@@ -75,33 +80,33 @@ fn header(answer: &Response<v1::ProbeResponse>, name: &str) -> Option<String> {
     metadata.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-async fn ask<T, F: Future<Output = Result<T, Status>>>(
+async fn call_identity<T, F: Future<Output = Result<T, Status>>>(
     socket: &Path,
     timeout: Duration,
-    asking: impl FnOnce(IdentityClient<Channel>) -> F,
-) -> Result<T, Unwell> {
+    call: impl FnOnce(IdentityClient<Channel>) -> F,
+) -> Result<T, SelfCheckError> {
     let path = || socket.to_owned();
-    let asked = async {
+    let answer = async {
         let channel = connect(socket).await?;
-        let answer = asking(IdentityClient::new(channel)).await;
-        answer.map_err(|status| Unwell::Failed(path(), status.message().to_owned()))
+        let answer = call(IdentityClient::new(channel)).await;
+        answer.map_err(|status| SelfCheckError::Failed(path(), status.message().to_owned()))
     };
-    let answered = tokio::time::timeout(timeout, asked).await;
-    answered.unwrap_or_else(|_| Err(Unwell::Silent(path(), timeout)))
+    let answered = tokio::time::timeout(timeout, answer).await;
+    answered.unwrap_or_else(|_| Err(SelfCheckError::NoAnswer(path(), timeout)))
 }
 
 /// One connection to the daemon, for a few calls. It is lost with the daemon and not made again.
-pub async fn connect(socket: &Path) -> Result<Channel, Unwell> {
+pub async fn connect(socket: &Path) -> Result<Channel, SelfCheckError> {
     let stream = loop {
         match UnixStream::connect(socket).await {
-            // Too many wait to be accepted: it runs, and is busy.
+            // Too many connections wait to be accepted: the daemon runs, and is busy.
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 tokio::time::sleep(RETRY_INTERVAL).await;
             }
             outcome => break outcome,
         }
     };
-    let failed = |why: String| Unwell::Unreachable(socket.to_owned(), why);
+    let failed = |why: String| SelfCheckError::Unreachable(socket.to_owned(), why);
     let mut stream = Some(TokioIo::new(stream.map_err(|error| failed(error.to_string()))?));
     // One call, so one connection.
     let connector = tower::service_fn(move |_| {

@@ -73,7 +73,7 @@ fn answer_with_metadata<Reply>(outcome: Result<Response<Reply>>) -> Answer<Reply
 /// The answer to every kind of Probe: ready, not ready yet, or an error (ID-24, ID-25, CA-17, CA-18,
 /// V0-43). Ready while at least one pool serves: sidecars wait for readiness, and a liveness probe must
 /// not restart the daemon because of one pool among several. If no pool serves, any failure of a pool or
-/// a tool is FAILED_PRECONDITION. If the only trouble is an absent pool, the answer is "not ready yet"
+/// a tool is FAILED_PRECONDITION. If the only problem is an absent pool, the answer is "not ready yet"
 /// instead: the pool may come back by itself, and a restarted daemon would only wait for it again
 /// (ID-26).
 async fn readiness(executor: &Executor) -> Result<bool> {

@@ -1,6 +1,5 @@
-//! The trace of a caller, by the W3C header `traceparent`: its id stands in every line that is logged for the call,
-//! and goes on with the call to other daemons. A header that cannot be read is ignored, as the text of the W3C
-//! has it.
+//! The trace of a caller, by the W3C header `traceparent`: its id is in every line that is logged for the call, and the
+//! header is forwarded to other daemons. A malformed header is ignored, as the W3C recommendation requires.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,17 +9,17 @@ use tonic::codegen::http::{HeaderMap, HeaderValue};
 use tracing::Span;
 
 pub const TRACE_PARENT: &str = "traceparent";
-/// What other makers add; it means nothing without [`TRACE_PARENT`].
+/// Data of tracing vendors, which is ignored without [`TRACE_PARENT`].
 pub const TRACE_STATE: &str = "tracestate";
 
 /// `00-TRACE-PARENT-FLAGS`, in hexadecimal digits.
 const VERSION_0_LENGTH: usize = 55;
 const SAMPLED: u8 = 1;
 
-/// Then each call that is sampled is a span of this process, and calls begin traces.
+/// If set, each sampled call is a span of this process, and a call without a trace begins one.
 static SPANS_ARE_EXPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Something takes the spans of calls and sends them on: those with a field `span_id`.
+/// To be called if the spans of calls are exported: those with a field `span_id`.
 pub fn export_spans() {
     SPANS_ARE_EXPORTED.store(true, Ordering::Relaxed);
 }
@@ -50,7 +49,7 @@ impl TraceParent {
         let is_known = match version {
             "ff" => false,
             "00" => text.len() == VERSION_0_LENGTH,
-            // Later ones may say more behind what is known.
+            // Later versions may append fields.
             _ => true,
         };
         let is_set = |id: &str| id.bytes().any(|digit| digit != b'0');
@@ -67,8 +66,8 @@ fn hex(text: &str, length: usize) -> Option<&str> {
     (text.len() == length && text.bytes().all(is_digit)).then_some(text)
 }
 
-/// Writes the trace of the call into its span, and the headers as the call goes on with them. `may_begin`: without a
-/// caller's trace, one begins here, if spans are exported.
+/// Records the trace of the call in its span, and sets the headers that are forwarded. `may_begin`: a call without a trace
+/// begins one if spans are exported.
 pub(crate) fn continue_trace(headers: &mut HeaderMap, span: &Span, may_begin: bool) {
     let given = TraceParent::of(headers);
     let is_exported = SPANS_ARE_EXPORTED.load(Ordering::Relaxed);
@@ -99,7 +98,7 @@ pub(crate) fn continue_trace(headers: &mut HeaderMap, span: &Span, may_begin: bo
     }
 }
 
-/// `None`: the kernel has no random numbers for us, and a trace is not worth a failed call.
+/// `None`: the kernel returns no random bytes. The call goes on without a trace.
 fn random_id<const BYTES: usize>() -> Option<String> {
     let mut bytes = [0; BYTES];
     let filled = getrandom(&mut bytes, GetRandomFlags::NONBLOCK).ok()?;

@@ -12,7 +12,7 @@ use orlop_model::{
 use tracing::Span;
 use tracing::field::display;
 
-use crate::figures::AskedPools;
+use crate::figures::RunningQueries;
 use crate::locks::{Locks, WaiterLimit};
 use crate::lost_writes::WritebackChecks;
 use crate::node_volume_count::{NodeVolumeCount, SharedVolumeCount};
@@ -62,7 +62,7 @@ pub struct Engine {
     membership: Arc<Membership>,
     stage_failures: Arc<StageFailures>,
     writeback_checks: Arc<WritebackChecks>,
-    asked_pools: Arc<AskedPools>,
+    running_queries: Arc<RunningQueries>,
     freezes: Arc<DurationHistogram>,
 }
 
@@ -81,7 +81,7 @@ impl Engine {
             membership: Arc::default(),
             stage_failures: Arc::default(),
             writeback_checks: Arc::default(),
-            asked_pools: Arc::default(),
+            running_queries: Arc::default(),
             freezes: Arc::default(),
         };
         pools.into_iter().try_fold(none, |engine, pool| engine.with_pool(pool))
@@ -188,8 +188,8 @@ impl Engine {
         &self.writeback_checks
     }
 
-    pub(crate) fn asked_pools(&self) -> &Arc<AskedPools> {
-        &self.asked_pools
+    pub(crate) fn running_queries(&self) -> &Arc<RunningQueries> {
+        &self.running_queries
     }
 
     pub(crate) fn freezes(&self) -> &DurationHistogram {

@@ -1,4 +1,4 @@
-//! Figures of pools and volumes, for metrics. Nothing here waits for a pool that hangs.
+//! Figures of pools and volumes, for metrics, the page and the monitor. Nothing here waits for a pool that hangs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -14,8 +14,8 @@ use crate::engine::{Engine, PoolRef};
 
 /// For all pools together.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// To one pool at once: of scrapes, and of people who look at the page.
-const QUESTIONS: usize = 8;
+/// Running at once on one pool: for scrapes of metrics, and for the page.
+const MAX_QUERIES: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolState {
@@ -23,9 +23,9 @@ pub enum PoolState {
     Up,
     /// Its storage, or its cluster, does not answer.
     Hung,
-    /// Not usable until a person has looked at it: read-only, replaced, gone.
+    /// Cannot be used until a person has repaired it: read-only, replaced, or gone.
     Failed,
-    /// Configured, but not there.
+    /// Configured, but its disk or cluster is missing.
     Absent,
 }
 
@@ -35,12 +35,12 @@ pub struct PoolFigures {
     /// `None` while it is absent.
     pub id: Option<PoolId>,
     pub state: PoolState,
-    /// Why it does not serve, or why nothing can be made on it now.
-    pub trouble: Option<String>,
+    /// Why it does not serve, or why nothing can be created on it now.
+    pub problem: Option<String>,
     pub space: Option<PoolSpace>,
-    /// Nothing can be made on it now, as it is below its floor, or full.
-    pub is_short: Option<bool>,
-    /// `None`: to know would cost a question to a cluster for each of them.
+    /// Nothing can be created on it now: it is below its floor, or the Ceph pool is full. `None`: not known.
+    pub is_below_floor: Option<bool>,
+    /// `None`: counting would take a request to the cluster for each object.
     pub objects: Option<ObjectCounts>,
     pub attach_failures: u64,
 }
@@ -69,43 +69,43 @@ pub struct VolumeIo {
 pub struct StagedIo {
     /// In the order of ids.
     pub volumes: Vec<VolumeIo>,
-    /// How many there are beside them.
+    /// How many further volumes are staged here.
     pub left_out: usize,
-    /// Names of pools with staged volumes that have not answered: their volumes are missing.
-    pub silent_pools: Vec<String>,
+    /// Names of pools that have not answered in time: their staged volumes are not in `volumes`.
+    pub missing_pools: Vec<String>,
 }
 
-/// How many questions each pool is being asked. Those that a hung pool does not answer must not become more and more.
+/// How many queries run on each pool. The limit keeps those that hang with their pool from piling up.
 #[derive(Default)]
-pub(crate) struct AskedPools(Mutex<BTreeMap<PoolId, usize>>);
+pub(crate) struct RunningQueries(Mutex<BTreeMap<PoolId, usize>>);
 
-impl AskedPools {
+impl RunningQueries {
     fn all(&self) -> MutexGuard<'_, BTreeMap<PoolId, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None`: enough are asked already.
-    fn begin(self: &Arc<Self>, id: &PoolId) -> Option<Asking> {
+    /// `None`: the limit is reached.
+    fn begin(self: &Arc<Self>, id: &PoolId) -> Option<RunningQuery> {
         let mut all = self.all();
-        let asked = all.entry(id.clone()).or_default();
-        if *asked >= QUESTIONS {
+        let running = all.entry(id.clone()).or_default();
+        if *running >= MAX_QUERIES {
             return None;
         }
-        *asked += 1;
-        Some(Asking { asked: Arc::clone(self), id: id.clone() })
+        *running += 1;
+        Some(RunningQuery { queries: Arc::clone(self), id: id.clone() })
     }
 }
 
-struct Asking {
-    asked: Arc<AskedPools>,
+struct RunningQuery {
+    queries: Arc<RunningQueries>,
     id: PoolId,
 }
 
-impl Drop for Asking {
+impl Drop for RunningQuery {
     fn drop(&mut self) {
-        let mut all = self.asked.all();
-        if let Some(asked) = all.get_mut(&self.id) {
-            *asked = asked.saturating_sub(1);
+        let mut all = self.queries.all();
+        if let Some(running) = all.get_mut(&self.id) {
+            *running = running.saturating_sub(1);
         }
     }
 }
@@ -119,11 +119,11 @@ struct PoolAnswer {
 impl Engine {
     /// All pools, those in service first. Takes a few seconds at most.
     pub fn pool_figures(&self) -> Vec<PoolFigures> {
-        let mut answers = self.ask_all(|pool, host| ask_pool(pool, host.as_ref()));
+        let mut answers = self.query_pools(|pool, host| read_figures(pool, host.as_ref()));
         let served = self.pools().values().map(|pool| {
             let breaker = self.breakers().get(pool.id());
-            let outcome = answers.remove(pool.id()).unwrap_or_else(|| Err(late(pool)));
-            let (state, trouble, answer) = match outcome {
+            let outcome = answers.remove(pool.id()).unwrap_or_else(|| Err(not_answered(pool)));
+            let (state, problem, answer) = match outcome {
                 Ok(answer) => (PoolState::Up, answer.shortage.clone(), Some(answer)),
                 Err(why @ Error::Unreachable { .. }) => {
                     (PoolState::Hung, Some(why.to_string()), None)
@@ -134,9 +134,9 @@ impl Engine {
                 name: pool.name().to_owned(),
                 id: Some(pool.id().clone()),
                 state,
-                trouble,
+                problem,
                 space: answer.as_ref().and_then(|answer| answer.space),
-                is_short: answer.as_ref().map(|answer| answer.shortage.is_some()),
+                is_below_floor: answer.as_ref().map(|answer| answer.shortage.is_some()),
                 objects: answer.and_then(|answer| answer.objects),
                 attach_failures: breaker.map_or(0, |breaker| breaker.attach_failures()),
             }
@@ -145,41 +145,41 @@ impl Engine {
             name: absent.name.clone(),
             id: None,
             state: PoolState::Absent,
-            trouble: Some(absent.refusal().to_string()),
+            problem: Some(absent.refusal().to_string()),
             space: None,
-            is_short: None,
+            is_below_floor: None,
             objects: None,
             attach_failures: 0,
         });
         served.chain(absent).collect()
     }
 
-    /// Of volumes staged here, at most so many.
+    /// The I/O of volumes staged here: the first `max` in the order of ids.
     pub fn volume_io(&self, max: usize) -> Result<StagedIo> {
         let mut staged = self.host().node_records()?;
         let left_out = staged.len().saturating_sub(max);
         staged.truncate(max);
         let staged = Arc::new(staged);
-        let asked = Arc::clone(&staged);
-        let found = self.ask_all(move |pool, host| Ok(io_on(pool, host.as_ref(), &asked)));
-        let is_silent = |pool: &&PoolRef| {
+        let ids = Arc::clone(&staged);
+        let found = self.query_pools(move |pool, host| Ok(io_on(pool, host.as_ref(), &ids)));
+        let is_missing = |pool: &&PoolRef| {
             !matches!(found.get(pool.id()), Some(Ok(_)))
                 && staged.iter().any(|id| id.pool() == pool.id())
         };
-        let silent = self.pools().values().filter(is_silent);
-        let silent_pools = silent.map(|pool| pool.name().to_owned()).collect();
+        let missing = self.pools().values().filter(is_missing);
+        let missing_pools = missing.map(|pool| pool.name().to_owned()).collect();
         let mut volumes: Vec<VolumeIo> = found.into_values().flatten().flatten().collect();
         volumes.sort_by(|one, other| one.id.cmp(&other.id));
-        Ok(StagedIo { volumes, left_out, silent_pools })
+        Ok(StagedIo { volumes, left_out, missing_pools })
     }
 
-    /// How much of its pool each volume takes, in the order of ids and at most so many. Only of pools whose records
-    /// are in memory: others would be asked for each volume.
-    pub fn volume_usage(&self, most: usize) -> Vec<(VolumeId, u64)> {
-        let found = self.ask_all(move |pool, _| usage_on(pool, most));
+    /// How much of its pool each volume takes: the first `max` in the order of ids, and only of pools whose records are
+    /// in memory. A cluster would have to be asked for each volume.
+    pub fn volume_usage(&self, max: usize) -> Vec<(VolumeId, u64)> {
+        let found = self.query_pools(move |pool, _| usage_on(pool, max));
         let mut all: Vec<_> = found.into_values().flatten().flatten().collect();
         all.sort_unstable();
-        all.truncate(most);
+        all.truncate(max);
         all
     }
 
@@ -188,30 +188,30 @@ impl Engine {
         self.freezes().counts()
     }
 
-    /// A thread for each pool, so that those that answer do not wait for those that do not. A pool that is
-    /// missing from the answer has not answered.
-    pub(crate) fn ask_all<T: Send + 'static>(
+    /// Queries all pools at once, each on a thread, so that no pool waits for one that hangs. A pool that is missing from
+    /// the map has not answered in time.
+    pub(crate) fn query_pools<T: Send + 'static>(
         &self,
-        question: impl Fn(&PoolRef, &Arc<dyn Host>) -> Result<T> + Clone + Send + 'static,
+        query: impl Fn(&PoolRef, &Arc<dyn Host>) -> Result<T> + Clone + Send + 'static,
     ) -> BTreeMap<PoolId, Result<T>> {
         let (answer, answers) = mpsc::channel();
         let mut waiting = 0;
         for pool in self.pools().values() {
-            let Some(asking) = self.asked_pools().begin(pool.id()) else { continue };
+            let Some(running) = self.running_queries().begin(pool.id()) else { continue };
             let (engine, pool, answer) = (self.clone(), Arc::clone(pool), answer.clone());
-            let question = question.clone();
+            let query = query.clone();
             let host = Arc::clone(self.host());
-            let ask = move || {
-                let asked = engine.query(&pool, move |pool| question(pool, &host));
-                let id = asking.id.clone();
-                // First, as the next question may follow the answer at once.
-                drop(asking);
+            let run = move || {
+                let outcome = engine.query(&pool, move |pool| query(pool, &host));
+                let id = running.id.clone();
+                // Before the answer is sent, because the next query may follow at once.
+                drop(running);
                 // The caller may have given up.
-                let _ = answer.send((id, asked.and_then(|answer| answer)));
+                let _ = answer.send((id, outcome.and_then(|answer| answer)));
             };
-            match thread::Builder::new().name("pool-figures".to_owned()).spawn(ask) {
+            match thread::Builder::new().name("pool-figures".to_owned()).spawn(run) {
                 Ok(_) => waiting += 1,
-                Err(error) => tracing::debug!(%error, "cannot start a thread to ask a pool"),
+                Err(error) => tracing::debug!(%error, "cannot start a thread to query a pool"),
             }
         }
         let deadline = Instant::now() + ANSWER_TIMEOUT;
@@ -225,11 +225,11 @@ impl Engine {
     }
 }
 
-pub(crate) fn late(pool: &PoolRef) -> Error {
-    Error::unreachable(format!("ask pool {}", pool.name()), "it has not answered in time")
+pub(crate) fn not_answered(pool: &PoolRef) -> Error {
+    Error::unreachable(format!("query pool {}", pool.name()), "it has not answered in time")
 }
 
-fn ask_pool(pool: &PoolRef, host: &dyn Host) -> Result<PoolAnswer> {
+fn read_figures(pool: &PoolRef, host: &dyn Host) -> Result<PoolAnswer> {
     pool.health().check()?;
     let shortage = pool.health().shortage()?;
     let objects = match pool.catalogue().is_in_memory() {
@@ -280,12 +280,12 @@ fn io_on(pool: &PoolRef, host: &dyn Host, staged: &[VolumeId]) -> Vec<VolumeIo> 
     here.filter_map(io_of).collect()
 }
 
-/// A volume that is deleted in this moment is left out.
-fn usage_on(pool: &PoolRef, most: usize) -> Result<Vec<(VolumeId, u64)>> {
+/// A volume that is deleted after it was listed is left out.
+fn usage_on(pool: &PoolRef, max: usize) -> Result<Vec<(VolumeId, u64)>> {
     if !pool.catalogue().is_in_memory() {
         return Ok(Vec::new());
     }
-    let volumes = pool.catalogue().volumes(None, most)?;
+    let volumes = pool.catalogue().volumes(None, max)?;
     let used = |(id, _)| pool.provisioner().used_bytes(&id).ok().map(|bytes| (id, bytes));
     Ok(volumes.into_iter().filter_map(used).collect())
 }

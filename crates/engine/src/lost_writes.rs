@@ -15,13 +15,13 @@ use orlop_model::{
 
 use crate::engine::Engine;
 
-/// While nothing suggests that writes were lost. To sync more often would change how workloads perform.
+/// The interval while nothing suggests lost writes. More frequent syncs would slow workloads down.
 const CHECK_INTERVAL: Duration = Duration::from_secs(300);
-/// A caller of statistics waits so long; a sync that takes longer is seen by the next one.
+/// How long a call for statistics waits for a check. The result of a longer one is reported by the next call.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// For an unstage.
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Syncs at once: each is a thread that waits for a disk.
+/// How many checks may run at once: each is a thread that waits for a disk.
 const MAX_CHECKS: usize = 8;
 
 /// When each volume was last checked.
@@ -53,7 +53,7 @@ impl WritebackChecks {
         !waited.timed_out()
     }
 
-    /// False: one is under way, or there was one not long ago.
+    /// `false`: a check is running, or has ended not long ago.
     fn try_begin(&self, id: &VolumeId, is_urgent: bool) -> bool {
         let mut all = self.all();
         all.retain(|_, check| check.is_under_way || check.begun.elapsed() < CHECK_INTERVAL);
@@ -98,7 +98,7 @@ impl WrittenAt {
 }
 
 impl Engine {
-    /// Looks for lost writes if it is time to. What is found is known from then on.
+    /// Checks for lost writes if a check is due, and records what it finds.
     pub(crate) fn look_for_lost_writes(&self, id: &VolumeId, at: WrittenAt, is_urgent: bool) {
         if !self.writeback_checks().try_begin(id, is_urgent) {
             return;
@@ -124,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// Before the last mount of a volume goes, and its device. A path of a workload can be unmounted at any time.
+    /// To be called before the last mount of a volume is unmounted and its device is detached.
     pub(crate) fn check_written_back(&self, id: &VolumeId) -> Result<()> {
         if self.writeback_checks().wait_for(id) {
             return Ok(());
@@ -135,7 +135,7 @@ impl Engine {
         )))
     }
 
-    /// Syncs before a copy. The kernel tells a lost write to this sync and to no later one, so it is noted.
+    /// Syncs before a copy. The kernel reports a lost write only once, so it is recorded.
     pub(crate) fn sync_before_copy(&self, id: &VolumeId, mount: &TargetPath) -> Result<()> {
         let Some(reason) = self.host().sync_filesystem(mount)? else { return Ok(()) };
         note(self.host().as_ref(), id, &reason);

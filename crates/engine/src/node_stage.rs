@@ -18,7 +18,7 @@ use crate::engine::{Engine, PoolRef, rolled_back};
 use crate::mount_group::is_published_for;
 use crate::request::{StageVolume, check_context};
 use crate::sharing::sharing;
-use filesystem::mounted_or_no_room;
+use filesystem::with_mount_shortage;
 
 mod filesystem;
 mod readers;
@@ -261,7 +261,7 @@ impl Engine {
             read_only: wanted.read_only,
         };
         let mounted = self.host().ensure_mounted(&request, &wanted.path);
-        mounted_or_no_room(pool, &record.id, mounted)?;
+        with_mount_shortage(pool, &record.id, mounted)?;
         self.ensure_group_of(wanted, &wanted.capability)?;
         match fs {
             // Grown before it was mounted.

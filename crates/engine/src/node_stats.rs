@@ -106,8 +106,8 @@ impl Engine {
             let gone = "the volume's device is gone from this node";
             return Ok(NodeView::without_device(HealthReason::DeviceMissing, gone));
         };
-        if let Some(trouble) = sharing(pool).device_trouble(id)? {
-            return Ok(NodeView::without_device(HealthReason::DeviceErrors, trouble));
+        if let Some(problem) = sharing(pool).device_problem(id)? {
+            return Ok(NodeView::without_device(HealthReason::DeviceErrors, problem));
         }
         let stats = match stage.capability.is_block() {
             true => self.block_stats(&device),

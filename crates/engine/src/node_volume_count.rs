@@ -10,10 +10,10 @@ use crate::engine::PoolRef;
 
 /// How many records are read at a time: all at once would be in memory twice.
 const PAGE: usize = 256;
-/// How old a count may be for nodes that are [`SLACK`] volumes below their limit: other controllers do not
+/// How old a count may be for nodes that are [`LIMIT_MARGIN`] volumes below their limit: other controllers do not
 /// publish as many in that time.
 const MAX_COUNT_AGE: Duration = Duration::from_secs(60);
-const SLACK: usize = 100;
+const LIMIT_MARGIN: usize = 100;
 
 /// Which volumes each node has, so that a full node is noticed without reading all records.
 /// Rebuilt from the pools at start. Not of shared pools, where it would soon be wrong.
@@ -100,7 +100,7 @@ impl SharedVolumeCount {
         };
         let count = counted.volumes.entry(node.clone()).or_default();
         *count += 1;
-        count.saturating_add(SLACK) <= limit
+        count.saturating_add(LIMIT_MARGIN) <= limit
     }
 
     fn counted(&self) -> MutexGuard<'_, Option<CountedVolumes>> {

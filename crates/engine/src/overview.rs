@@ -1,5 +1,5 @@
-//! Volumes and their copies for people who look: by name, bounded, and from memory where that is possible. Nothing here
-//! waits for a pool that hangs.
+//! Volumes and their copies, for the page: by name, up to a limit, and from memory where possible. Nothing here waits for
+//! a pool that hangs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -10,22 +10,22 @@ use orlop_model::{
 };
 
 use crate::engine::{Engine, PoolRef};
-use crate::figures::late;
+use crate::figures::not_answered;
 
-/// Of a pool whose records are not in memory, so many are asked for.
-const MOST_OF_CLUSTER: usize = 200;
-/// Snapshots and volumes that came from one volume.
-const MOST_COPIES: usize = 500;
-/// Shorter than the wait for the answer, so that what was measured by then is answered.
+/// How many volumes and snapshots are read of a pool whose records are not in memory.
+const MAX_OF_CLUSTER: usize = 200;
+/// How many copies of one volume are listed: snapshots and volumes together.
+const MAX_COPIES: usize = 500;
+/// Shorter than the timeout of the query, so that the sizes measured by then are returned.
 const MEASURING_TIME: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone)]
-pub struct VolumeInView {
+pub struct ListedVolume {
     pub id: VolumeId,
     /// The name of its pool.
     pub pool: String,
     pub state: VolumeState,
-    /// How many there are of it. `None`: to know costs a question to a cluster.
+    /// How many snapshots of it there are. `None`: counting would take requests to the cluster.
     pub snapshots: Option<usize>,
 }
 
@@ -34,11 +34,11 @@ pub enum VolumeState {
     Present(Box<VolumeRecord>),
     /// Its record cannot be read.
     Unreadable(Problem),
-    /// Only snapshots of it are left.
+    /// The volume was deleted, and snapshots of it are left.
     Deleted,
 }
 
-impl VolumeInView {
+impl ListedVolume {
     pub fn record(&self) -> Option<&VolumeRecord> {
         match &self.state {
             VolumeState::Present(record) => Some(record),
@@ -52,51 +52,52 @@ impl VolumeInView {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct VolumesInView {
+pub struct VolumeListing {
     /// By name; those without a record last.
-    pub volumes: Vec<VolumeInView>,
-    /// Pools of which there are no volumes in the list, or not all, with the reason.
+    pub volumes: Vec<ListedVolume>,
+    /// Pools of which some or all volumes are missing from the list, with the reason.
     pub incomplete: Vec<(String, String)>,
 }
 
-/// What came from a volume, at any distance, the oldest first.
+/// All descendants of a volume: its snapshots and clones, their copies, and so on; the oldest first.
 #[derive(Debug, Clone, Default)]
-pub struct CopiesInView {
-    pub snapshots: Vec<SnapshotInView>,
+pub struct Copies {
+    pub snapshots: Vec<ListedSnapshot>,
     pub volumes: Vec<VolumeRecord>,
-    /// There are more than are listed.
-    pub is_cut: bool,
+    /// More copies exist than are listed.
+    pub is_truncated: bool,
 }
 
 #[derive(Debug, Clone)]
-pub struct SnapshotInView {
+pub struct ListedSnapshot {
     pub record: SnapshotRecord,
-    /// What deleting it would give back. `None`: not known.
+    /// How many bytes deleting it would free. `None`: not known.
     pub exclusive_bytes: Option<u64>,
 }
 
 impl Engine {
-    /// All volumes of pools whose records are in memory, and some of others.
-    pub fn volumes_in_view(&self) -> VolumesInView {
-        let mut view = VolumesInView::default();
+    /// All volumes of pools whose records are in memory, and the first volumes of other pools; also deleted volumes of
+    /// which snapshots are left.
+    pub fn volume_listing(&self) -> VolumeListing {
+        let mut view = VolumeListing::default();
         let in_memory = |pool: &&PoolRef| pool.catalogue().is_in_memory();
         for pool in self.pools().values().filter(in_memory) {
             view.add(pool, pool.catalogue().volumes(None, 0));
             view.add_snapshots(pool, pool.catalogue().snapshots(None, 0));
         }
         if self.pools().values().any(|pool| !in_memory(&pool)) {
-            let mut found = self.ask_all(|pool, _| match pool.catalogue().is_in_memory() {
+            let mut found = self.query_pools(|pool, _| match pool.catalogue().is_in_memory() {
                 true => Ok(Vec::new()),
-                false => pool.catalogue().volumes(None, MOST_OF_CLUSTER + 1),
+                false => pool.catalogue().volumes(None, MAX_OF_CLUSTER + 1),
             });
             for pool in self.pools().values().filter(|pool| !in_memory(pool)) {
-                view.add(pool, found.remove(pool.id()).unwrap_or_else(|| Err(late(pool))));
+                view.add(pool, found.remove(pool.id()).unwrap_or_else(|| Err(not_answered(pool))));
             }
         }
         for absent in self.absent() {
             view.incomplete.push((absent.name.clone(), absent.refusal().to_string()));
         }
-        let order = |volume: &VolumeInView| {
+        let order = |volume: &ListedVolume| {
             (volume.record().is_none(), volume.name().to_owned(), volume.id.clone())
         };
         view.volumes.sort_by_cached_key(order);
@@ -104,8 +105,8 @@ impl Engine {
     }
 
     /// In the order of the ids.
-    pub fn conditions_in_view(&self, ids: &[VolumeId]) -> Vec<Condition> {
-        let mut found = self.of_each(ids, |pool, ids| Ok(pool.health().conditions(ids)));
+    pub fn conditions_by_id(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        let mut found = self.query_volumes(ids, |pool, ids| Ok(pool.health().conditions(ids)));
         let condition = |id: &VolumeId| match found.remove(id) {
             Some(Ok(Ok(condition))) => self.with_lost_writes(id, condition),
             Some(Ok(Err(error)) | Err(error)) => Condition::of_error(&error),
@@ -114,10 +115,10 @@ impl Engine {
         ids.iter().map(condition).collect()
     }
 
-    /// What the data of each takes of its pool, in the order of the ids. `None` where to know costs a question to a
-    /// cluster, or it cannot be found out.
-    pub fn used_in_view(&self, ids: &[VolumeId]) -> Vec<Option<u64>> {
-        let mut found = self.of_each(ids, |pool, ids| {
+    /// How many bytes of its pool each volume takes, in the order of the ids. `None` if that cannot be read, or would take
+    /// a request to the cluster.
+    pub fn used_bytes_by_id(&self, ids: &[VolumeId]) -> Vec<Option<u64>> {
+        let mut found = self.query_volumes(ids, |pool, ids| {
             let used = |id: &VolumeId| pool.provisioner().used_bytes(id);
             Ok(match pool.catalogue().is_in_memory() {
                 true => ids.iter().map(used).collect(),
@@ -127,25 +128,25 @@ impl Engine {
         ids.iter().map(|id| found.remove(id)?.ok()?.ok()).collect()
     }
 
-    /// Asks each pool for its volumes among these, all pools at once.
-    fn of_each<T: Send + 'static>(
+    /// Queries each pool for those of these volumes that are on it, all pools at once.
+    fn query_volumes<T: Send + 'static>(
         &self,
         ids: &[VolumeId],
-        question: impl Fn(&PoolRef, &[VolumeId]) -> Result<Vec<T>> + Clone + Send + 'static,
+        query: impl Fn(&PoolRef, &[VolumeId]) -> Result<Vec<T>> + Clone + Send + 'static,
     ) -> BTreeMap<VolumeId, Result<T>> {
         let mut by_pool = BTreeMap::new();
         for id in ids {
             by_pool.entry(id.pool().clone()).or_insert_with(Vec::new).push(id.clone());
         }
-        let asked = by_pool.clone();
-        let mut found = self.ask_all(move |pool, _| match asked.get(pool.id()) {
-            Some(ids) => question(pool, ids),
+        let ids_of = by_pool.clone();
+        let mut found = self.query_pools(move |pool, _| match ids_of.get(pool.id()) {
+            Some(ids) => query(pool, ids),
             None => Ok(Vec::new()),
         });
         let mut all = BTreeMap::new();
         for (pool, ids) in by_pool {
             let Some(pool) = self.pools().get(&pool) else { continue };
-            match found.remove(pool.id()).unwrap_or_else(|| Err(late(pool))) {
+            match found.remove(pool.id()).unwrap_or_else(|| Err(not_answered(pool))) {
                 Ok(answers) => all.extend(ids.into_iter().zip(answers.into_iter().map(Ok))),
                 Err(error) => all.extend(ids.into_iter().map(|id| (id, Err(error.clone())))),
             }
@@ -153,15 +154,16 @@ impl Engine {
         all
     }
 
-    /// The volume, and what came from it. An error if its pool does not answer.
-    pub fn copies_in_view(&self, id: &VolumeId) -> Result<(VolumeInView, CopiesInView)> {
+    /// The volume and its copies. An error if its pool does not answer.
+    pub fn volume_and_copies(&self, id: &VolumeId) -> Result<(ListedVolume, Copies)> {
         let pool = self.require_pool_of(id)?;
-        let wanted = id.clone();
+        let id_of_query = id.clone();
         let found = self.query(pool, move |pool| {
-            let copies = copies_of(pool, &wanted)?;
-            let state = match pool.catalogue().volume(&wanted) {
+            let id = id_of_query;
+            let copies = copies_of(pool, &id)?;
+            let state = match pool.catalogue().volume(&id) {
                 Ok(None) if copies.is_empty() => {
-                    return Err(Error::NoSuchVolume(wanted.to_string()));
+                    return Err(Error::NoSuchVolume(id.to_string()));
                 }
                 Ok(None) => VolumeState::Deleted,
                 Ok(Some(record)) => VolumeState::Present(Box::new(record)),
@@ -170,16 +172,16 @@ impl Engine {
             Ok((state, copies))
         });
         let (state, copies) = found??;
-        let of_it = |it: &&SnapshotInView| it.record.source == *id;
+        let of_it = |it: &&ListedSnapshot| it.record.source == *id;
         let snapshots = copies.snapshots.iter().filter(of_it).count();
-        let snapshots = Some(snapshots).filter(|_| !copies.is_cut);
+        let snapshots = Some(snapshots).filter(|_| !copies.is_truncated);
         let volume =
-            VolumeInView { id: id.clone(), pool: pool.name().to_owned(), state, snapshots };
+            ListedVolume { id: id.clone(), pool: pool.name().to_owned(), state, snapshots };
         Ok((volume, copies))
     }
 }
 
-impl VolumesInView {
+impl VolumeListing {
     fn add(&mut self, pool: &PoolRef, found: Result<Vec<(VolumeId, Result<VolumeRecord>)>>) {
         let mut found = match found {
             Ok(found) => found,
@@ -188,12 +190,12 @@ impl VolumesInView {
                 return;
             }
         };
-        if !pool.catalogue().is_in_memory() && found.len() > MOST_OF_CLUSTER {
-            found.truncate(MOST_OF_CLUSTER);
-            let why = format!("only the first {MOST_OF_CLUSTER} volumes of a cluster are listed");
+        if !pool.catalogue().is_in_memory() && found.len() > MAX_OF_CLUSTER {
+            found.truncate(MAX_OF_CLUSTER);
+            let why = format!("only the first {MAX_OF_CLUSTER} volumes of a cluster are listed");
             self.incomplete.push((pool.name().to_owned(), why));
         }
-        self.volumes.extend(found.into_iter().map(|(id, record)| VolumeInView {
+        self.volumes.extend(found.into_iter().map(|(id, record)| ListedVolume {
             id,
             pool: pool.name().to_owned(),
             state: match record {
@@ -214,7 +216,7 @@ impl VolumesInView {
         for volume in self.volumes.iter_mut().filter(|volume| volume.id.pool() == pool.id()) {
             volume.snapshots = Some(counts.remove(&volume.id).unwrap_or(0));
         }
-        self.volumes.extend(counts.into_iter().map(|(id, count)| VolumeInView {
+        self.volumes.extend(counts.into_iter().map(|(id, count)| ListedVolume {
             id,
             pool: pool.name().to_owned(),
             state: VolumeState::Deleted,
@@ -223,14 +225,15 @@ impl VolumesInView {
     }
 }
 
-/// A copy is on the pool of its source.
-fn copies_of(pool: &PoolRef, id: &VolumeId) -> Result<CopiesInView> {
-    let most = if pool.catalogue().is_in_memory() { 0 } else { MOST_OF_CLUSTER };
-    let snapshots = pool.catalogue().snapshots(None, most)?;
-    let volumes = pool.catalogue().volumes(None, most)?;
+/// All copies are on the pool of their source.
+fn copies_of(pool: &PoolRef, id: &VolumeId) -> Result<Copies> {
+    // 0: all of them.
+    let limit = if pool.catalogue().is_in_memory() { 0 } else { MAX_OF_CLUSTER };
+    let snapshots = pool.catalogue().snapshots(None, limit)?;
+    let volumes = pool.catalogue().volumes(None, limit)?;
     let volumes = volumes.into_iter().filter_map(|(_, record)| record.ok()).collect();
-    let mut copies = descended(id, snapshots, volumes);
-    copies.is_cut |= most != 0;
+    let mut copies = descendants_of(id, snapshots, volumes);
+    copies.is_truncated |= limit != 0;
     let deadline = Instant::now() + MEASURING_TIME;
     for snapshot in &mut copies.snapshots {
         if Instant::now() >= deadline {
@@ -245,12 +248,12 @@ fn copies_of(pool: &PoolRef, id: &VolumeId) -> Result<CopiesInView> {
     Ok(copies)
 }
 
-/// Each object once, also if a name was used again, so that sources form a circle.
-fn descended(
+/// Each object once: sources may form a circle if a name was used again.
+fn descendants_of(
     id: &VolumeId,
     snapshots: Vec<SnapshotRecord>,
     volumes: Vec<VolumeRecord>,
-) -> CopiesInView {
+) -> Copies {
     let mut of_volume: BTreeMap<VolumeId, Vec<SnapshotRecord>> = BTreeMap::new();
     for snapshot in snapshots {
         of_volume.entry(snapshot.source.clone()).or_default().push(snapshot);
@@ -266,14 +269,14 @@ fn descended(
             None => {}
         }
     }
-    let mut copies = CopiesInView::default();
+    let mut copies = Copies::default();
     let mut seen = BTreeSet::from([id.clone()]);
     let mut to_visit = vec![id.clone()];
     while let Some(parent) = to_visit.pop() {
         let mut children = cloned.remove(&parent).unwrap_or_default();
         for record in of_volume.remove(&parent).unwrap_or_default() {
             children.extend(restored.remove(&record.id).unwrap_or_default());
-            copies.snapshots.push(SnapshotInView { record, exclusive_bytes: None });
+            copies.snapshots.push(ListedSnapshot { record, exclusive_bytes: None });
         }
         for child in children {
             if seen.insert(child.id.clone()) {
@@ -284,22 +287,22 @@ fn descended(
     }
     copies.snapshots.sort_by_key(|snapshot| snapshot.record.created);
     copies.volumes.sort_by_key(|volume| volume.created);
-    copies.cut();
+    copies.truncate();
     copies
 }
 
-impl CopiesInView {
+impl Copies {
     fn is_empty(&self) -> bool {
         self.snapshots.is_empty() && self.volumes.is_empty()
     }
 
-    /// The newest stay.
-    fn cut(&mut self) {
-        let surplus = (self.snapshots.len() + self.volumes.len()).saturating_sub(MOST_COPIES);
+    /// Drops the oldest beyond the limit.
+    fn truncate(&mut self) {
+        let surplus = (self.snapshots.len() + self.volumes.len()).saturating_sub(MAX_COPIES);
         let of_volumes = surplus.min(self.volumes.len());
         self.volumes.drain(..of_volumes);
         let of_snapshots = (surplus - of_volumes).min(self.snapshots.len());
         self.snapshots.drain(..of_snapshots);
-        self.is_cut = surplus > 0;
+        self.is_truncated = surplus > 0;
     }
 }

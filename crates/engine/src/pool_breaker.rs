@@ -26,11 +26,10 @@ const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(30);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a call waits for a query that changes nothing, and for the permit to make it.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Queries at once.
-const QUERIES: usize = 16;
-/// Calls at once that came for another pool, or for none, and count against a limit that is not this
-/// pool's.
-const FOREIGN_CALLS: usize = 16;
+/// How many queries may run at once on one pool.
+const MAX_QUERIES: usize = 16;
+/// How many foreign calls may use a pool at once.
+const MAX_FOREIGN_CALLS: usize = 16;
 
 pub(crate) struct PoolBreaker {
     pool: PoolRef,
@@ -74,7 +73,7 @@ impl Drop for PoolCall {
     }
 }
 
-/// One of [`FOREIGN_CALLS`] or of [`QUERIES`].
+/// One of [`MAX_FOREIGN_CALLS`] or of [`MAX_QUERIES`].
 pub(crate) struct BreakerPermit {
     breaker: Arc<PoolBreaker>,
     of: fn(&mut BreakerState) -> &mut usize,
@@ -223,7 +222,7 @@ impl PoolBreaker {
             return Ok(query(&self.pool));
         }
         self.check()?;
-        let permit = self.admit(QUERIES, QUERY_TIMEOUT, |state| &mut state.queries)?;
+        let permit = self.admit(MAX_QUERIES, QUERY_TIMEOUT, |state| &mut state.queries)?;
         let (answer, answered) = mpsc::sync_channel(1);
         let asking = move || {
             let answer_now = query(&permit.breaker.pool);
@@ -329,7 +328,7 @@ impl Engine {
         };
         breaker.check()?;
         let mut permit =
-            breaker.admit(FOREIGN_CALLS, QUERY_TIMEOUT, |state| &mut state.foreign_calls)?;
+            breaker.admit(MAX_FOREIGN_CALLS, QUERY_TIMEOUT, |state| &mut state.foreign_calls)?;
         breaker.state().home_pools.extend(home.cloned());
         permit.home = home.cloned();
         Ok(Some(permit))

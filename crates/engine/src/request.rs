@@ -79,7 +79,7 @@ pub struct VolumeStatus {
 
 /// A volume with at least one problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnwellVolume {
+pub struct AbnormalVolume {
     pub id: VolumeId,
     pub problems: Vec<Problem>,
 }

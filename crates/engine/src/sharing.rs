@@ -99,7 +99,7 @@ pub(crate) trait Sharing {
     fn check_can_be_unmounted(&self, id: &VolumeId, stage: Option<&Stage>) -> Result<()>;
 
     /// Why the device of an attached volume does not reach it, if it does not.
-    fn device_trouble(&self, id: &VolumeId) -> Result<Option<String>>;
+    fn device_problem(&self, id: &VolumeId) -> Result<Option<String>>;
 
     /// The node that an inline volume belongs to, if that is another one.
     fn inline_elsewhere(&self, id: &VolumeId) -> Result<Option<NodeId>>;

@@ -9,7 +9,7 @@ use orlop_model::{
 
 use crate::engine::{Engine, PoolRef};
 use crate::list::page;
-use crate::request::{Page, UnwellVolume, VolumeRef};
+use crate::request::{AbnormalVolume, Page, VolumeRef};
 
 /// How many conditions are asked for at once, for a page that lists only volumes with problems.
 const BATCH: usize = 512;
@@ -17,11 +17,11 @@ const BATCH: usize = 512;
 impl Engine {
     /// As [`Engine::list_volumes`], without those that are well. All or an error: what is missing is taken for
     /// healthy.
-    pub fn list_unwell_volumes(
+    pub fn list_abnormal_volumes(
         &self,
         after: Option<&VolumeId>,
         max: usize,
-    ) -> Result<Page<UnwellVolume, VolumeId>> {
+    ) -> Result<Page<AbnormalVolume, VolumeId>> {
         self.check_none_absent(|_| true)?;
         let mut found = Vec::new();
         let wanted = if max == 0 { usize::MAX } else { max.saturating_add(1) };
@@ -29,7 +29,7 @@ impl Engine {
             if after.is_some_and(|after| after.pool() > pool.id()) {
                 continue;
             }
-            self.add_unwell_of(pool, after, wanted, &mut found)?;
+            self.add_abnormal_of(pool, after, wanted, &mut found)?;
             if found.len() >= wanted {
                 break;
             }
@@ -37,12 +37,12 @@ impl Engine {
         Ok(page(found, max, |entry| entry.id.clone()))
     }
 
-    fn add_unwell_of(
+    fn add_abnormal_of(
         &self,
         pool: &PoolRef,
         after: Option<&VolumeId>,
         wanted: usize,
-        found: &mut Vec<UnwellVolume>,
+        found: &mut Vec<AbnormalVolume>,
     ) -> Result<()> {
         let mut last = after.cloned();
         // Each question to a pool that hangs takes its time, so there is one.
@@ -68,7 +68,7 @@ impl Engine {
                     (Ok(_), Err(error)) | (Err(error), _) => vec![Problem::of(&error)],
                 };
                 if !problems.is_empty() {
-                    found.push(UnwellVolume { id, problems });
+                    found.push(AbnormalVolume { id, problems });
                 }
             }
             last = Some(end);

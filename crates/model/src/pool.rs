@@ -409,5 +409,5 @@ pub trait Shared: Send + Sync {
     fn check_takes_writes(&self) -> Result<()>;
 
     /// Why the device of an attached volume no longer reaches it, if it does not.
-    fn device_trouble(&self, id: &VolumeId) -> Result<Option<String>>;
+    fn device_problem(&self, id: &VolumeId) -> Result<Option<String>>;
 }

@@ -140,10 +140,10 @@ fn page_plan(config: &Config, sockets: &Sockets) -> Result<Vec<String>, CheckErr
         HttpAddress::Unix(path) => format!("on {}", path.display()),
     };
     let Some(file) = token_file else {
-        return Ok(vec![format!("would serve the page {place}, to look only")]);
+        return Ok(vec![format!("would serve the page {place}, read-only")]);
     };
     let warning = Page::check_token(file.clone()).map_err(|error| config.origin.locate(error))?;
-    let plan = format!("would serve the page {place}, with changes for those who have its token");
+    let plan = format!("would serve the page {place}, with changes for holders of its token");
     Ok([plan].into_iter().chain(warning.map(|text| format!("warning: {text}"))).collect())
 }
 

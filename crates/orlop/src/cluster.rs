@@ -1,4 +1,4 @@
-//! This daemon among its peers: it answers their calls, and carries those that are for them.
+//! This daemon among its peers: it answers their calls, and forwards calls that are for them.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use tokio::task::JoinHandle;
 use crate::config::{Config, ConfigError, PeerConfig};
 use crate::serve::Failure;
 
-/// What is known of the peers without asking them.
+/// What this daemon knows about its peers, without a call to them.
 #[derive(Clone)]
-pub(crate) struct PeersInView {
+pub(crate) struct PeerStatus {
     /// `None`: peers call this daemon, and it calls none.
     peers: Option<Arc<Peers>>,
     identity: Arc<TlsIdentity>,
 }
 
-impl PeersInView {
+impl PeerStatus {
     /// Each node that is known, and whether its daemon answers.
     pub(crate) fn answering(&self) -> Vec<(String, bool)> {
         self.members().into_iter().map(|member| (member.node_id, member.away.is_empty())).collect()
@@ -98,8 +98,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    pub(crate) fn in_view(&self) -> PeersInView {
-        PeersInView { peers: self.peers.clone(), identity: Arc::clone(&self.identity) }
+    pub(crate) fn status(&self) -> PeerStatus {
+        PeerStatus { peers: self.peers.clone(), identity: Arc::clone(&self.identity) }
     }
 
     /// Before the services of a socket; `None`: all calls are answered here.
@@ -107,8 +107,8 @@ impl Cluster {
         self.peers.as_ref().map(|peers| Router::new(routes, Arc::clone(peers), self.has_pools))
     }
 
-    /// Once it is time to stop: when the calls of peers are answered.
-    pub(crate) async fn left(self) -> Result<(), Failure> {
+    /// To be called when the daemon stops; returns when the calls of peers are answered.
+    pub(crate) async fn leave(self) -> Result<(), Failure> {
         if let Some(watching) = self.watching {
             watching.abort();
         }

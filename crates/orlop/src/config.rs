@@ -55,7 +55,7 @@ impl ConfigError {
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) mode: Mode,
-    /// A controller without pools, which carries every call to its peers.
+    /// A controller without pools, which forwards every call to its peers.
     pub(crate) is_router: bool,
     pub(crate) peers: Option<PeerConfig>,
     pub(crate) driver_name: String,
@@ -209,8 +209,10 @@ fn fit(settings: file::Settings, endpoint: Option<&str>) -> Result<(Config, Sock
     Ok((config, sockets))
 }
 
-/// For a look from beside the daemon: no endpoint is needed, nor a pool.
-pub(crate) fn load_to_look(file: Option<&Path>) -> Result<(Config, Option<Sockets>), ConfigError> {
+/// For commands other than `serve`: neither an endpoint nor a pool is required.
+pub(crate) fn load_without_endpoint(
+    file: Option<&Path>,
+) -> Result<(Config, Option<Sockets>), ConfigError> {
     let (settings, origin) = read(file)?;
     let located = |error| origin.locate(error);
     let given = variables::text("CSI_ENDPOINT", std::env::var_os("CSI_ENDPOINT"))?;

@@ -8,8 +8,8 @@
 mod calls;
 mod contents;
 mod daemon;
+mod directory;
 mod failure;
-mod ground;
 mod interrupt;
 mod limited_writer;
 mod requirements;
@@ -23,8 +23,8 @@ use std::time::Instant;
 
 use orlop_model::{Bytes, parse_size};
 
+use directory::DemoDirectory;
 use failure::Failure;
-use ground::Ground;
 use interrupt::Interrupt;
 pub(crate) use limited_writer::{LimitedWriterArguments, SUBCOMMAND as LIMITED_WRITER};
 use requirements::Requirements;
@@ -96,22 +96,22 @@ fn tell(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
     let interrupt = Interrupt::listen()?;
     let parent = parent_directory(arguments)?;
     Requirements { data: arguments.size, parent: &parent }.check()?;
-    ground::remove_abandoned(&parent, screen)?;
-    let ground = Ground::new(&parent)?;
+    directory::remove_abandoned(&parent, screen)?;
+    let directory = DemoDirectory::new(&parent)?;
     let began = Instant::now();
     let what = format!(
         "Orlop on a throw-away pool in {}; {} of data\n",
-        ground.path().display(),
+        directory.path().display(),
         Bytes(arguments.size)
     );
     let outcome = screen
         .line(&what)
-        .and_then(|()| Story::new(arguments.size, &ground, &interrupt).tell(screen));
+        .and_then(|()| Story::new(arguments.size, &directory, &interrupt).tell(screen));
     match outcome {
-        Ok(()) if arguments.keep => keep(ground, screen),
+        Ok(()) if arguments.keep => keep(directory, screen),
         Ok(()) => {
             screen.begin("remove");
-            ground.remove()?;
+            directory.remove()?;
             screen.done("nothing is left: no mount, loop device, process or file")?;
             let took = began.elapsed().as_secs_f64();
             screen.line(&format!("\nEvery line above was checked. {took:.1} s in all."))
@@ -123,8 +123,8 @@ fn tell(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
             };
             // Output that is closed may be why it failed: what was made is removed all the same.
             screen.end_progress();
-            let path = ground.path().to_owned();
-            match ground.remove() {
+            let path = directory.path().to_owned();
+            match directory.remove() {
                 Ok(()) => {
                     let _ =
                         screen.line(&format!("{why}: {} and all in it is removed", path.display()));
@@ -151,8 +151,8 @@ fn parent_directory(arguments: &DemoArguments) -> Result<PathBuf, Failure> {
     })
 }
 
-fn keep(ground: Ground, screen: &mut Screen) -> Result<(), Failure> {
-    let path = ground.keep()?;
+fn keep(directory: DemoDirectory, screen: &mut Screen) -> Result<(), Failure> {
+    let path = directory.keep()?;
     let settings = path.join(daemon::SETTINGS);
     let settings = settings.display();
     screen.line(&format!(

@@ -18,9 +18,9 @@ use crate::config;
 use crate::served_before::remember_served_pools;
 use bundle::{Bundle, Findings};
 pub(crate) use examination::Examination;
-use examination::{Found, PoolSeen};
+use examination::{ExaminedPool, Found};
 pub(crate) use report::{
-    COULD_NOT_LOOK, FINDINGS, Line, Printer, RepairOutcome, contents, hint, hint_at_root,
+    FINDINGS, Line, NOT_EXAMINED, Printer, RepairOutcome, contents, hint, hint_at_root,
 };
 
 #[derive(clap::Args)]
@@ -54,29 +54,30 @@ pub(crate) struct DoctorArguments {
 }
 
 pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
-    let loaded = config::load_to_look(arguments.config.as_deref()).and_then(|(config, sockets)| {
-        config::require_pool(&config)?;
-        Ok((config, sockets))
-    });
+    let loaded =
+        config::load_without_endpoint(arguments.config.as_deref()).and_then(|(config, sockets)| {
+            config::require_pool(&config)?;
+            Ok((config, sockets))
+        });
     let (mut config, sockets) = match loaded {
         Ok(loaded) => loaded,
-        Err(error) => return crate::complain(COULD_NOT_LOOK, &error),
+        Err(error) => return crate::complain(NOT_EXAMINED, &error),
     };
     if let Some(Err(error)) = arguments.bundle.as_deref().map(bundle::check_target) {
-        return crate::complain(COULD_NOT_LOOK, &error);
+        return crate::complain(NOT_EXAMINED, &error);
     }
-    // Where the run directory cannot be read, the look at the machine says so.
+    // If the run directory cannot be read, the examination of the machine reports it.
     let _ = remember_served_pools(&mut config);
     let printer = match Printer::start() {
         Ok(printer) => printer,
-        Err(error) => return crate::complain(COULD_NOT_LOOK, &error),
+        Err(error) => return crate::complain(NOT_EXAMINED, &error),
     };
-    let seen = |pool: &PoolSeen| {
+    let print_summary = |pool: &ExaminedPool| {
         if !arguments.json {
             printer.say(report::summary(pool));
         }
     };
-    let mut examination = Examination::of(&config, sockets.as_ref(), seen);
+    let mut examination = Examination::of(&config, sockets.as_ref(), print_summary);
     let findings = std::mem::take(&mut examination.findings);
     let judge = |found: Found| Line { pool: found.pool, ..judged(found.finding, arguments.repair) };
     let lines: Vec<Line> = findings.into_iter().map(judge).collect();
@@ -91,7 +92,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
     let findings = Findings {
         text: summaries.chain(conclusion).map(|line| line + "\n").collect(),
         json: document,
-        run_dirs: examination.machine.iter().map(|look| look.path.clone()).collect(),
+        run_dirs: examination.machine.iter().map(|directory| directory.path.clone()).collect(),
     };
     // With its locks, which a daemon may wait for.
     drop(examination);
@@ -102,11 +103,11 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
         Some(Ok(summary)) => printer.say(summary),
         Some(Err(error)) => {
             hint(&error.to_string());
-            code = COULD_NOT_LOOK;
+            code = NOT_EXAMINED;
         }
     }
     printer.finish();
-    if code == COULD_NOT_LOOK {
+    if code == NOT_EXAMINED {
         hint_at_root();
     }
     ExitCode::from(code)

@@ -1,5 +1,5 @@
-//! Events: what is logged by Orlop itself at `info` or above, kept in memory whatever ORLOP_LOG says. What may not be
-//! in the log, such as secrets, is therefore in no event either.
+//! Events: what Orlop logs at `info` or above, kept in memory whatever ORLOP_LOG says. What must not be in the log, such
+//! as secrets, is not in events either.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -26,7 +26,7 @@ pub(crate) fn log() -> &'static Arc<EventLog> {
     &LOG
 }
 
-/// For the subscriber of this process.
+/// The layer for the tracing subscriber of this process.
 pub(crate) fn layer<S>() -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -78,7 +78,7 @@ where
     }
 }
 
-/// Those of a span, or of an event with the spans that it is in.
+/// The fields of a span, or of an event and the spans around it.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -96,7 +96,7 @@ impl Fields {
         }
     }
 
-    /// What is further in counts.
+    /// Adds the fields of an outer span. Fields that are set already win.
     fn add_outer(&mut self, outer: &Self) {
         for (name, value) in &outer.named {
             self.named.entry(name.clone()).or_insert_with(|| value.clone());
@@ -131,7 +131,7 @@ fn level_name(level: Level) -> &'static str {
     }
 }
 
-/// By the part of the daemon that logged it.
+/// The kind of an event, by the module that logged it.
 fn kind(target: &str) -> &'static str {
     const KINDS: [(&str, &str); 10] = [
         ("orlop_csi::layers", "call"),

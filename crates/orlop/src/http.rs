@@ -1,6 +1,6 @@
-//! HTTP for what asks without gRPC, such as kubelet's probes, Prometheus and browsers: off unless configured, a handful
-//! of paths, and only the page changes anything, for those who have its token. Whatever reaches the port may ask, so
-//! all that a client could use up is bounded.
+//! HTTP for clients without gRPC, such as kubelet's probes, Prometheus and browsers. It is off unless configured, and only
+//! the page can change anything, with its token. Every client that reaches the port is answered, so all resources that a
+//! client could use up are bounded.
 
 mod health;
 mod wanted;
@@ -28,13 +28,13 @@ use crate::page::Page;
 pub(crate) use health::Health;
 pub(crate) use wanted::WantedListener;
 
-/// At once; with one more, the oldest is closed.
+/// How many connections may be open; the oldest is closed for a new one.
 const CONNECTIONS: usize = 64;
 /// To send the request line and the headers.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(5);
 /// For one request and its answer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
-/// The least that hyper takes.
+/// The smallest buffer that hyper accepts.
 const BUFFER: usize = 8 << 10;
 /// After an error of accept, as when there are no descriptors left.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -68,7 +68,7 @@ pub(crate) enum HttpListener {
     Tcp(TcpListener),
     Unix {
         listener: UnixListener,
-        /// Dropped, it removes the socket.
+        /// Removes the socket when it is dropped.
         _file: Socket,
     },
 }
@@ -81,7 +81,7 @@ impl HttpListener {
         Ok(Self::Unix { listener: UnixListener::from_std(listener)?, _file: socket })
     }
 
-    /// For as long as it is polled.
+    /// Serves for as long as it is polled.
     pub(crate) async fn serve(self, pages: Pages) -> Infallible {
         let pages = Arc::new(pages);
         let mut open = OpenConnections::default();
@@ -104,7 +104,7 @@ impl HttpListener {
     }
 }
 
-/// Ended with the listener.
+/// Open connections, which are closed with the listener.
 #[derive(Default)]
 struct OpenConnections(VecDeque<AbortHandle>);
 

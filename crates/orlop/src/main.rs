@@ -142,7 +142,7 @@ struct ServeArguments {
     #[arg(long, env = "ORLOP_PAGE_LISTEN", value_name = "ADDRESS:PORT")]
     page_listen: Option<OsString>,
 
-    /// Print the settings as they hold, check whether the daemon would start, change nothing, and exit
+    /// Print the settings in effect, check whether the daemon would start, change nothing, and exit
     #[arg(long)]
     check: bool,
 }
@@ -218,14 +218,14 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
     code
 }
 
-/// Prints the settings as they hold, also where they are refused.
+/// Prints the settings in effect, also where they are refused.
 fn check(
     config: &config::Config,
     sockets: &config::Sockets,
     remembered: orlop_model::Result<()>,
 ) -> ExitCode {
     let effective = config::effective(config, Some(sockets));
-    tell(&["# The settings as they hold, with all defaults".to_owned()], &effective);
+    tell(&["# The settings in effect, with all defaults".to_owned()], &effective);
     match (check::check(config, sockets), remembered) {
         (Err(error), _) => complain(MISCONFIGURED, error.as_ref()),
         (Ok(_), Err(error)) => complain(1, &error),

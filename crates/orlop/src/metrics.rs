@@ -16,10 +16,10 @@ use orlop_csi::Executor;
 use orlop_engine::Engine;
 use tokio::sync::Semaphore;
 
-use crate::cluster::PeersInView;
+use crate::cluster::PeerStatus;
 use crate::config::Config;
 use crate::telemetry;
-use doctor::FindingsInView;
+use doctor::DoctorMetrics;
 use family::{Family, Kind};
 use trend::Trends;
 
@@ -38,9 +38,9 @@ pub(crate) struct Metrics {
     about: About,
     executor: Arc<Executor>,
     /// `None`: the daemon has no peers.
-    peers: Option<PeersInView>,
+    peers: Option<PeerStatus>,
     trends: Mutex<Trends>,
-    doctor: FindingsInView,
+    doctor: DoctorMetrics,
     /// How many clients may be answered at once.
     pub(crate) scrapes: Arc<Semaphore>,
 }
@@ -53,11 +53,11 @@ impl Metrics {
     pub(crate) fn new(
         about: About,
         executor: Arc<Executor>,
-        peers: Option<PeersInView>,
+        peers: Option<PeerStatus>,
         config: &Config,
     ) -> Self {
         let scrapes = Arc::new(Semaphore::new(SCRAPES));
-        let doctor = FindingsInView::new(config);
+        let doctor = DoctorMetrics::new(config);
         Self { about, executor, peers, trends: Mutex::default(), doctor, scrapes }
     }
 
@@ -89,8 +89,12 @@ impl Metrics {
             ("mode", self.about.mode),
             ("node", &self.about.node),
         ];
-        Family::new("orlop_build_info", Kind::Gauge, "The version of the daemon, and who it is")
-            .with(&labels, 1_u64)
+        Family::new(
+            "orlop_build_info",
+            Kind::Gauge,
+            "The version, driver, mode and node of the daemon",
+        )
+        .with(&labels, 1_u64)
     }
 }
 
@@ -99,7 +103,7 @@ fn spans_dropped() -> Family {
     let family = Family::new(
         "orlop_trace_spans_dropped",
         Kind::Counter,
-        "Spans that found no room, or that the collector did not take",
+        "Spans that were dropped: the queue was full, or the collector did not accept them",
     );
     #[cfg(feature = "otel")]
     if let Some(dropped) = crate::span_export::dropped_spans() {
@@ -108,7 +112,7 @@ fn spans_dropped() -> Family {
     family
 }
 
-const LOG_LINES_DROPPED: &str = "Log lines that found no room as stderr was not read";
+const LOG_LINES_DROPPED: &str = "Log lines that were dropped because stderr was not read";
 
 fn freezes(engine: Option<&Engine>) -> Option<Family> {
     let help = "For how long filesystems were frozen for snapshots and clones";

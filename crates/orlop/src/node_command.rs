@@ -11,7 +11,7 @@ use orlop_model::PoolId;
 use orlop_router::{Informed, Peers, PeersConfig};
 
 use crate::config::{self, Config, ConfigError};
-use crate::doctor::{COULD_NOT_LOOK, Printer};
+use crate::doctor::{NOT_EXAMINED, Printer};
 use crate::{cluster, complain};
 
 #[derive(clap::Subcommand)]
@@ -58,24 +58,24 @@ pub(crate) struct Common {
 
 pub(crate) fn run(command: ClusterCommand) -> ExitCode {
     let (ClusterCommand::List { common } | ClusterCommand::Forget { common, .. }) = &command;
-    let loaded = config::load_to_look(common.config.as_deref());
+    let loaded = config::load_without_endpoint(common.config.as_deref());
     let config = match loaded {
         Ok((config, _)) => config,
-        Err(error) => return complain(COULD_NOT_LOOK, &error),
+        Err(error) => return complain(NOT_EXAMINED, &error),
     };
     let printer = match Printer::start() {
         Ok(printer) => printer,
-        Err(error) => return complain(COULD_NOT_LOOK, &error),
+        Err(error) => return complain(NOT_EXAMINED, &error),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => runtime.block_on(carry_out(command, &config, &printer)),
-        Err(error) => return complain(COULD_NOT_LOOK, &error),
+        Err(error) => return complain(NOT_EXAMINED, &error),
     };
     printer.finish();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(COULD_NOT_LOOK, &error),
+        Err(error) => complain(NOT_EXAMINED, &error),
     }
 }
 
@@ -112,7 +112,7 @@ async fn find_peers(config: &Config) -> Result<Peers, ConfigError> {
     let wrong = |why| located(ConfigError::new("ORLOP_NODE_ID", why));
     let peers =
         Peers::new(peers, Routes::default(), identity, ClusterMemory::default()).map_err(wrong)?;
-    peers.look().await;
+    peers.poll().await;
     Ok(peers)
 }
 

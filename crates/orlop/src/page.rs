@@ -1,5 +1,5 @@
-//! A page for people: pools, volumes, snapshots and nodes, and two changes for those who have a token. It is part of
-//! the binary and loads nothing from elsewhere. docs/page.md describes what it shows, and the requests behind it.
+//! A page for browsers: pools, volumes, snapshots and nodes; with a token, it can also take snapshots and set I/O limits.
+//! It is part of the binary and loads nothing from elsewhere. docs/page.md describes it, and the requests behind it.
 
 mod actions;
 mod blocks;
@@ -28,27 +28,25 @@ use serde::Serialize;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 
-use crate::cluster::PeersInView;
+use crate::cluster::PeerStatus;
 use crate::config::ConfigError;
 use crate::metrics::About;
 use history::History;
 use query::Query;
 use token::TokenFile;
 
-/// Only what the page itself brings may be loaded or run, and no other site may show it in a frame.
+/// Nothing but the page's own files may be loaded or run, and no other site may show it in a frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Requests that look at pools at once. Others wait.
-const LOOKS: usize = 2;
-/// How long they wait.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Requests that change something at once, with those whose token is wrong.
-const CHANGES: usize = 4;
-/// What several people see of pools is asked for once in this time.
+/// How many requests may query pools at once. Others wait for a permit.
+const MAX_QUERIES: usize = 2;
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many requests for changes are handled at once, including those whose token is wrong.
+const MAX_CHANGES: usize = 4;
+/// How long an overview is reused for further requests.
 const OVERVIEW_AGE: Duration = Duration::from_secs(2);
-/// Of the body of a request.
-const LONGEST_BODY: usize = 4 << 10;
+const MAX_BODY_BYTES: usize = 4 << 10;
 
 const JSON: &str = "application/json; charset=utf-8";
 
@@ -56,18 +54,18 @@ pub(crate) struct Page {
     about: About,
     executor: Arc<Executor>,
     /// `None`: the daemon has no peers.
-    peers: Option<PeersInView>,
-    /// What is changed is changed by calls on it, as callers make them.
+    peers: Option<PeerStatus>,
+    /// The CSI socket, on which changes are made.
     csi: PathBuf,
     serves_controller: bool,
     token: Option<TokenFile>,
     history: History,
     overview: Mutex<Option<(Instant, Bytes)>>,
-    looks: Arc<Semaphore>,
-    changes: Semaphore,
+    query_permits: Arc<Semaphore>,
+    change_permits: Semaphore,
 }
 
-/// An answer that is not what was asked for.
+/// An error as the answer to a request.
 #[derive(Debug)]
 struct Refusal {
     status: StatusCode,
@@ -93,7 +91,7 @@ impl Page {
     pub(crate) fn new(
         about: About,
         mode: Mode,
-        (executor, peers): (Arc<Executor>, Option<PeersInView>),
+        (executor, peers): (Arc<Executor>, Option<PeerStatus>),
         csi: PathBuf,
         token_file: Option<PathBuf>,
     ) -> Self {
@@ -110,17 +108,17 @@ impl Page {
             token,
             history: History::default(),
             overview: Mutex::default(),
-            looks: Arc::new(Semaphore::new(LOOKS)),
-            changes: Semaphore::new(CHANGES),
+            query_permits: Arc::new(Semaphore::new(MAX_QUERIES)),
+            change_permits: Semaphore::new(MAX_CHANGES),
         }
     }
 
-    /// Is the file with the token as it has to be? With a warning, if there is something to warn of.
+    /// Checks the file with the token; returns a warning if others can read it.
     pub(crate) fn check_token(path: PathBuf) -> Result<Option<String>, ConfigError> {
         TokenFile::at(path).check().map_err(|why| ConfigError::new("ORLOP_PAGE_TOKEN_FILE", why))
     }
 
-    /// Is this path the page's?
+    /// Does this path belong to the page?
     pub(crate) fn has(path: &str) -> bool {
         asset(path).is_some() || path.starts_with("/api/")
     }
@@ -189,7 +187,7 @@ impl Page {
             return self.change(&path, request).await;
         }
         if !request.body().is_end_stream() {
-            let why = "a request that changes nothing has no body";
+            let why = "a GET or HEAD request has no body";
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
         let query = Query::parse(request.uri().query().unwrap_or_default());
@@ -201,50 +199,51 @@ impl Page {
                 Some(id) => self.volume(id).await,
                 None => Err(Refusal::new(
                     StatusCode::NOT_FOUND,
-                    "there is no such request; see docs/page.md",
+                    "there is no such path; docs/page.md lists all",
                 )),
             },
         }
     }
 
-    /// The token is checked before the body is read.
+    /// Checks the token before it reads the body.
     async fn change(&self, path: &str, request: Request<Incoming>) -> Answered {
-        let Ok(_permit) = self.changes.try_acquire() else {
-            let why = "other changes are under way; try again";
+        let Ok(_permit) = self.change_permits.try_acquire() else {
+            let why = "other changes are being made; try again";
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why));
         };
         let token = self.token.as_ref().filter(|_| self.serves_controller).ok_or_else(|| {
-            let why = "the page only shows: changes need ORLOP_PAGE_TOKEN_FILE, and a daemon that \
+            let why = "this page is read-only: changes need ORLOP_PAGE_TOKEN_FILE, and a daemon that \
                        serves the controller side";
             Refusal::new(StatusCode::FORBIDDEN, why)
         })?;
         token.check_given(request.headers()).await?;
-        let body = Limited::new(request.into_body(), LONGEST_BODY).collect().await;
+        let body = Limited::new(request.into_body(), MAX_BODY_BYTES).collect().await;
         let body = body.map_err(|_| {
-            let why = format!("the body could not be read, or is longer than {LONGEST_BODY} bytes");
+            let why =
+                format!("the body could not be read, or is longer than {MAX_BODY_BYTES} bytes");
             Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, why)
         })?;
         self.act(path, &body.to_bytes()).await
     }
 
-    /// On a thread that may wait for pools, a few seconds at most.
-    async fn look<T: Send + 'static>(
+    /// Runs a query on a blocking thread; it waits for pools a few seconds at most.
+    async fn query<T: Send + 'static>(
         self: &Arc<Self>,
-        look: impl FnOnce(&Self, &Engine) -> Result<T, Refusal> + Send + 'static,
+        query: impl FnOnce(&Self, &Engine) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         let busy = "other requests of the page are being answered; try again";
-        let permit = timeout(LOOK_TIMEOUT, Arc::clone(&self.looks).acquire_owned()).await;
+        let permit = timeout(PERMIT_TIMEOUT, Arc::clone(&self.query_permits).acquire_owned()).await;
         let Ok(Ok(permit)) = permit else {
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, busy));
         };
         let engine = self.executor.engine().map_err(|error| Refusal::of(&error))?;
         let page = Arc::clone(self);
-        let looking = tokio::task::spawn_blocking(move || {
-            // It goes on if the browser hangs up, and counts until it has ended.
+        let running = tokio::task::spawn_blocking(move || {
+            // The query continues if the browser hangs up, and keeps its permit until it ends.
             let _permit = permit;
-            look(&page, &engine)
+            query(&page, &engine)
         });
-        looking.await.unwrap_or_else(|error| {
+        running.await.unwrap_or_else(|error| {
             tracing::error!(%error, "a request of the page ended without an answer");
             let why = "the request failed; see the log of the daemon";
             Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why))
@@ -252,7 +251,7 @@ impl Page {
     }
 }
 
-/// What the page is made of, and of which type.
+/// The content type and the contents of one of the page's files.
 fn asset(path: &str) -> Option<(&'static str, &'static str)> {
     Some(match path {
         "/" => ("text/html; charset=utf-8", include_str!("page/assets/page.html")),
@@ -266,7 +265,10 @@ fn asset(path: &str) -> Option<(&'static str, &'static str)> {
 
 fn json(answer: &impl Serialize) -> Result<Bytes, Refusal> {
     serde_json::to_vec(answer).map(Bytes::from).map_err(|error| {
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the answer has no JSON: {error}"))
+        Refusal::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("cannot write the answer as JSON: {error}"),
+        )
     })
 }
 

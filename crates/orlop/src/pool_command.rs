@@ -12,7 +12,7 @@ use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, Inspection, LastOwne
 use crate::complain;
 use crate::config::{self, Config, PoolConfig};
 use crate::doctor::{
-    COULD_NOT_LOOK, FINDINGS, Line, Printer, RepairOutcome, contents, hint_at_root, judged,
+    FINDINGS, Line, NOT_EXAMINED, Printer, RepairOutcome, contents, hint_at_root, judged,
 };
 use crate::served_before::remember_served_pools;
 
@@ -59,7 +59,7 @@ pub(crate) fn run(command: PoolCommand) -> ExitCode {
         | PoolCommand::Show { around, .. }
         | PoolCommand::Adopt { around, .. } => around,
     };
-    let loaded = config::load_to_look(around.config.as_deref()).and_then(|(config, _)| {
+    let loaded = config::load_without_endpoint(around.config.as_deref()).and_then(|(config, _)| {
         // The other commands name a directory.
         match command {
             PoolCommand::List(_) => config::require_pool(&config)?,
@@ -69,13 +69,13 @@ pub(crate) fn run(command: PoolCommand) -> ExitCode {
     });
     let mut config = match loaded {
         Ok(loaded) => loaded,
-        Err(error) => return complain(COULD_NOT_LOOK, &error),
+        Err(error) => return complain(NOT_EXAMINED, &error),
     };
     // Where the run directory cannot be read, pools are listed as they are.
     let _ = remember_served_pools(&mut config);
     let printer = match Printer::start() {
         Ok(printer) => printer,
-        Err(error) => return complain(COULD_NOT_LOOK, &error),
+        Err(error) => return complain(NOT_EXAMINED, &error),
     };
     let done = match command {
         PoolCommand::List(_) => Ok(list(&config, &printer)),
@@ -89,7 +89,7 @@ pub(crate) fn run(command: PoolCommand) -> ExitCode {
         Err(error @ Error::Precondition(_)) => complain(FINDINGS, &error),
         Err(error) => {
             hint_at_root();
-            complain(COULD_NOT_LOOK, &error)
+            complain(NOT_EXAMINED, &error)
         }
     }
 }
@@ -103,7 +103,7 @@ fn list(config: &Config, printer: &Printer) -> ExitCode {
                     Ok(Some(id)) => format!("id {id}{}", space(&pool.path)),
                     Ok(None) => match absent(pool) {
                         Some(before) => {
-                            code = ExitCode::from(COULD_NOT_LOOK);
+                            code = ExitCode::from(NOT_EXAMINED);
                             format!(
                                 "absent: pool {} was served here since this machine started; mount \
                                  its disk",
@@ -114,7 +114,7 @@ fn list(config: &Config, printer: &Printer) -> ExitCode {
                     },
                     // The others are listed all the same.
                     Err(error) => {
-                        code = ExitCode::from(COULD_NOT_LOOK);
+                        code = ExitCode::from(NOT_EXAMINED);
                         format!("cannot be read: {error}")
                     }
                 };

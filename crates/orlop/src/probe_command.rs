@@ -46,8 +46,8 @@ pub(crate) fn run(arguments: ProbeArguments) -> ExitCode {
     let timeout = Duration::from_secs(u64::from(arguments.timeout));
     let asked = runtime.block_on(async {
         match arguments.ready {
-            true => self_check::ask_ready(&socket, timeout).await,
-            false => self_check::ask_alive(&socket, timeout).await.map(|()| None),
+            true => self_check::check_ready(&socket, timeout).await,
+            false => self_check::check_alive(&socket, timeout).await.map(|()| None),
         }
     });
     match (asked, arguments.ready) {

@@ -1,4 +1,4 @@
-//! `orlop serve`: put the parts together, answer until a signal stops it, leave nothing half-done.
+//! `orlop serve`: starts the parts of the daemon, and stops them in order after a signal.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -34,7 +34,7 @@ use crate::{events, privileges, telemetry, thaw_helper};
 const IDLE_THREAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a stop waits for tasks that are about to end anyway.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
-const SHRINK_EVERY: Duration = Duration::from_secs(5);
+const TRIM_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Why the daemon could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,8 @@ impl Failure {
         Self { why: Box::new(error), is_misconfiguration: false }
     }
 
-    /// Found only when the pools were opened, as a pool's disk may hang and the socket answers before.
+    /// A mistake in the settings that is found only when the pools are opened, after the socket has begun to answer: a
+    /// pool's disk may hang.
     pub(crate) fn misconfigured(why: CheckError) -> Self {
         Self { why, is_misconfiguration: true }
     }
@@ -61,28 +62,28 @@ impl Failure {
 
 pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure> {
     set_thaw_helper(&mut config);
-    allow_most_descriptors();
+    raise_descriptor_limit();
     privileges::give_up(&config).map_err(Failure::of)?;
     telemetry::start_writer().map_err(Failure::of)?;
     let host = LinuxHost::new(host_config(&config)).map_err(Failure::of)?;
-    // Workloads wait for it, so it comes before all that may take time.
+    // Workloads are blocked until their filesystems are thawed, so this comes before all that may take time.
     let thaws = match config.uses_machine() {
         true => Some(host.begin_to_thaw_left_frozen().map_err(Failure::of)?),
         false => None,
     };
     check_descriptors_are_left().map_err(Failure::of)?;
-    // One is enough to accept and parse; the work is done on blocking threads. A second one would
-    // be woken for each call, only to find nothing left to do.
+    // One async worker is enough to accept and parse; calls run on blocking threads. A second worker would be woken
+    // for each call without anything to do.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_keep_alive(IDLE_THREAD_TIMEOUT)
-        .max_blocking_threads(orlop_csi::most_threads(config.pools.len()))
+        .max_blocking_threads(orlop_csi::max_threads(config.pools.len()))
         .enable_all()
         .build()
         .map_err(Failure::of)?;
     let host = Arc::new(host);
     let outcome = runtime.block_on(run(config, sockets, (Arc::clone(&host), thaws)));
-    // What is still under way then waits for a pool that does not answer.
+    // What is still running waits for a pool that does not answer.
     runtime.shutdown_background();
     host.leave();
     outcome
@@ -160,7 +161,7 @@ async fn run(
         let plugin = RegisteredPlugin { driver_name, endpoint: socket.endpoint };
         tokio::spawn(Registration::new(socket.path, plugin).keep(stopped.clone()))
     });
-    let peers = cluster.as_ref().map(Cluster::in_view);
+    let peers = cluster.as_ref().map(Cluster::status);
     let about = about(&config, &features);
     let page = sockets.page.map(|page| {
         let core = (shared_core(), peers.clone());
@@ -181,10 +182,10 @@ async fn run(
         let of_daemon = span_export::OfDaemon::of(&config);
         tokio::spawn(span_export::export(endpoint, of_daemon, stopped.clone()))
     });
-    let shrinking = tokio::spawn(trim_memory());
+    let trimming = tokio::spawn(trim_memory());
     let pools = Arc::new(OpenPools::default());
     let outcome = open_and_wait(config, (host, thaws), (&executor, &pools), &mut signals).await;
-    for background in [Some(shrinking), watching].into_iter().flatten() {
+    for background in [Some(trimming), watching].into_iter().flatten() {
         background.abort();
     }
     stop.send_replace(true);
@@ -192,7 +193,7 @@ async fn run(
         serving.await.map_err(Failure::of)?.map_err(Failure::of)?;
     }
     if let Some(cluster) = cluster {
-        cluster.left().await?;
+        cluster.leave().await?;
     }
     executor.drained().await;
     for http in http {
@@ -203,7 +204,7 @@ async fn run(
     pools.close(&executor.hung_pools());
     #[cfg(feature = "otel")]
     if let Some(exporting) = exporting {
-        // It ends by itself, in a moment.
+        // It stops soon after `stop`.
         let _ = exporting.await;
     }
     outcome?;
@@ -211,14 +212,14 @@ async fn run(
     Ok(())
 }
 
-/// `None`: it is time to stop. To bind may mean to wait for a lock.
+/// `None`: a signal asked to stop. Binding may have to wait for the lock of the socket.
 async fn bind(path: &Path, signals: &mut Signals) -> Result<Option<Socket>, Failure> {
     let path = path.to_owned();
     let mut binding = tokio::task::spawn_blocking(move || orlop_csi::bind(&path));
     tokio::select! {
         bound = &mut binding => Ok(Some(bound.map_err(Failure::of)?.map_err(Failure::of)?)),
         () = signals.received() => {
-            // If it is made just now, it is removed before the process ends.
+            // If the socket is made in this instant, it is removed before the process ends.
             let _ = tokio::time::timeout(STOP_TIMEOUT, binding).await;
             tracing::info!("stopped");
             Ok(None)
@@ -241,7 +242,7 @@ fn about(config: &Config, features: &Features) -> About {
     }
 }
 
-/// `None`: it is time to stop.
+/// `None`: a signal asked to stop.
 async fn listen_for_http(
     wanted: &WantedListener,
     config: &Config,
@@ -268,11 +269,11 @@ async fn listen_for_http(
     Ok(Some(listener))
 }
 
-/// A rush of calls, or a list of thousands of volumes, is no reason to stay as large as that.
+/// Returns memory that was freed after many calls, or after a list of thousands of volumes.
 async fn trim_memory() {
     let mut trimmer = Trimmer::default();
     loop {
-        tokio::time::sleep(SHRINK_EVERY).await;
+        tokio::time::sleep(TRIM_INTERVAL).await;
         let trimmed = tokio::task::spawn_blocking(move || {
             let trimmed = trimmer.trim();
             (trimmer, trimmed)
@@ -285,7 +286,7 @@ async fn trim_memory() {
     }
 }
 
-/// Returns once it is time to stop.
+/// Returns when a signal asks to stop.
 async fn open_and_wait(
     config: Config,
     (host, thaws): (Arc<LinuxHost>, Option<ThawsUnderWay>),
@@ -305,7 +306,7 @@ async fn open_and_wait(
         () = signals.received() => {
             tracing::info!("stopping: the pools are still being opened");
             pools.stop();
-            // It ends at once, unless a pool that was just opened does not answer.
+            // Opening ends at once, unless a pool that was just opened does not answer.
             let _ = tokio::time::timeout(STOP_TIMEOUT, opening).await;
             return Ok(());
         }
@@ -323,20 +324,20 @@ async fn stopping(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
-/// tokio panics if it finds none for the pair of sockets by which it hears of signals.
+/// tokio panics if no descriptor is left for its pair of sockets for signals.
 fn check_descriptors_are_left() -> std::io::Result<()> {
     const PAIRS: usize = 4;
     (0..PAIRS).map(|_| UnixStream::pair()).collect::<std::io::Result<Vec<_>>>().map(drop)
 }
 
-fn allow_most_descriptors() {
-    match descriptors::allow_most() {
-        Ok(most) => tracing::debug!(?most, "descriptors"),
+fn raise_descriptor_limit() {
+    match descriptors::raise_to_maximum() {
+        Ok(limit) => tracing::debug!(?limit, "the limit of open files"),
         Err(error) => tracing::warn!(%error, "cannot raise the limit of open files"),
     }
 }
 
-/// A managed pool is frozen for a moment when it has grown.
+/// For managed pools, which are frozen for a moment when their image has grown.
 fn set_thaw_helper(config: &mut Config) {
     for pool in &mut config.pools {
         if let PoolConfig::Image(image) = pool {
@@ -374,7 +375,7 @@ fn features(config: &Config, host: &dyn Host) -> Features {
             max_volumes: config.max_volumes,
         },
         attach: config.attach,
-        // What its peers can do is asked of them.
+        // A router asks its peers whether they can limit I/O.
         limits: limits.is_ok() || config.is_router,
         group_snapshots: config.is_router
             || config.pools.iter().any(|pool| match pool {

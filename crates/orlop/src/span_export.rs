@@ -1,8 +1,8 @@
 //! The spans of calls, sent to an OpenTelemetry collector by OTLP over gRPC (decision 0062). Only in builds with the
 //! feature `otel`, and only with `ORLOP_OTLP_ENDPOINT`.
 //!
-//! No call waits for it: spans are queued, a task sends them, and those that find no room, or that the collector does
-//! not take, are counted and dropped.
+//! Calls do not wait for it: spans are queued, and a task sends them. Spans are dropped and counted if the queue is full or
+//! the collector does not accept them.
 
 mod collector;
 mod messages;
@@ -27,15 +27,15 @@ use queue::QUEUE;
 const METHOD: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The end of the process waits so long for spans that are still to be sent.
+/// How long the process waits at its end for the last export.
 const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Spans that were not taken by a collector, since the start; `None`: none are to be sent.
+/// How many spans were dropped since the start; `None`: spans are not exported.
 pub(crate) fn dropped_spans() -> Option<u64> {
     QUEUE.is_open().then(|| QUEUE.dropped())
 }
 
-/// Sends spans until it is time to stop, and then those that are left.
+/// Sends spans until the daemon stops, and then the remaining ones.
 pub(crate) async fn export(
     endpoint: String,
     of_daemon: OfDaemon,
@@ -72,11 +72,11 @@ pub(crate) async fn export(
             exporter.send(batch).await;
         }
     };
-    // A collector that does not answer holds up no end.
+    // A collector that does not answer must not delay the stop.
     let _ = tokio::time::timeout(LAST_EXPORT_TIMEOUT, rest).await;
 }
 
-/// Who the spans are from.
+/// The daemon that the spans are from.
 pub(crate) struct OfDaemon {
     node: String,
     driver: String,
@@ -104,7 +104,7 @@ impl OfDaemon {
 struct Exporter {
     client: Grpc<Channel>,
     resource: Resource,
-    /// Logged once until it works again.
+    /// A failure was logged; further ones are not until an export succeeds.
     fails: bool,
 }
 
@@ -132,7 +132,7 @@ impl Exporter {
         }
     }
 
-    /// How many of them the collector did not take.
+    /// How many of the spans the collector rejected.
     async fn try_send(&mut self, spans: Vec<Span>) -> Result<u64, Status> {
         let scope =
             Scope { name: "orlop".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };

@@ -30,7 +30,7 @@ use tonic::server::{Grpc, UnaryService};
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const METHOD: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
@@ -133,7 +133,7 @@ impl Collector {
             if let Some(found) = found {
                 return found;
             }
-            assert!(begun.elapsed() < PATIENCE, "no span of {method} has arrived");
+            assert!(begun.elapsed() < TIMEOUT, "no span of {method} has arrived");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -222,7 +222,7 @@ impl Daemon {
         let daemon = Self { child, socket, _directory: directory };
         let begun = Instant::now();
         while !daemon.is_ready().await {
-            assert!(begun.elapsed() < PATIENCE, "the daemon does not get ready: {}", daemon.log());
+            assert!(begun.elapsed() < TIMEOUT, "the daemon does not get ready: {}", daemon.log());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         daemon
@@ -321,7 +321,7 @@ async fn only_sampled_calls_and_changes_are_exported() {
     daemon.create("untraced", None).await.unwrap();
     let begun = Instant::now();
     while collector.spans().len() < 2 {
-        assert!(begun.elapsed() < PATIENCE, "{:?}", collector.spans().len());
+        assert!(begun.elapsed() < TIMEOUT, "{:?}", collector.spans().len());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let spans = collector.spans();
@@ -342,7 +342,7 @@ async fn without_a_collector_spans_are_dropped_and_counted() {
     }
     let begun = Instant::now();
     while daemon.metric("orlop_trace_spans_dropped_total").await != Some(10) {
-        assert!(begun.elapsed() < PATIENCE, "{}", daemon.log());
+        assert!(begun.elapsed() < TIMEOUT, "{}", daemon.log());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let warnings = daemon.log().matches("cannot export spans").count();

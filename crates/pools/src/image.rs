@@ -53,7 +53,7 @@ pub use last_owner::LastOwner;
 pub use open::{ImagePoolConfig, ServedBefore};
 
 use attach::LoopDevices;
-use attach::foreign::tells_openers;
+use attach::foreign::reports_openers;
 use capacity::ImageCapacity;
 use catalogue::ImageCatalogue;
 use changes::ExtentMaps;
@@ -185,7 +185,7 @@ struct PoolDirectory {
     keeps_order: bool,
     shares_extents: bool,
     is_subvolume: bool,
-    tells_openers: bool,
+    reports_openers: bool,
 }
 
 impl PoolDirectory {
@@ -213,7 +213,7 @@ impl PoolDirectory {
                  writers stay frozen for as long; use XFS, btrfs or a managed pool"
             );
         }
-        let tells_openers = tells_openers(&layout.staging());
+        let reports_openers = reports_openers(&layout.staging());
         let is_subvolume =
             shares_extents && btrfs::is_subvolume(&resolved).map_err(cannot(opening))?;
         let info = PoolInfo { id: header.id().clone(), name, topology };
@@ -227,7 +227,7 @@ impl PoolDirectory {
             keeps_order,
             shares_extents,
             is_subvolume,
-            tells_openers,
+            reports_openers,
         })
     }
 
@@ -275,9 +275,9 @@ impl PoolDirectory {
         self.is_subvolume
     }
 
-    /// As [`attach::foreign::tells_openers`] says.
-    fn tells_openers(&self) -> bool {
-        self.tells_openers
+    /// As [`attach::foreign::reports_openers`] says.
+    fn reports_openers(&self) -> bool {
+        self.reports_openers
     }
 
     /// Only of a pool in an image that Orlop made.

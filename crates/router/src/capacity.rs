@@ -1,4 +1,4 @@
-//! GetCapacity: of each pool once, however many daemons serve it. A daemon that is away has none.
+//! GetCapacity: of each pool once, however many daemons serve it. An unreachable daemon has none.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ impl Router {
         let pools = asked.pools(members);
         if pools.is_empty() {
             // Which may be a mistake in the request, or none at all.
-            return self.here().carry(call.request()).await;
+            return self.here().forward(call.request()).await;
         }
         let total = total(pools, call, &request).await?;
         Ok(reply(&total))
@@ -45,7 +45,7 @@ impl Router {
             v1::GetCapacityRequest { parameters: request.parameters, ..Default::default() };
         let pools = Asked::of(&request).pools(members);
         if pools.is_empty() {
-            return self.here().carry(call.request()).await;
+            return self.here().forward(call.request()).await;
         }
         let available_capacity = total(pools, call, &request).await?.available_capacity;
         Ok(reply(&v0::GetCapacityResponse { available_capacity }))
@@ -107,7 +107,7 @@ async fn total(
     while let Some(answer) = asking.join_next().await {
         match answer {
             Ok(Ok(Ok(reply))) => add(&mut total, reply.get_ref()),
-            // It went away just now, or hangs, which is the same.
+            // It has just become unreachable, or it hangs.
             Ok(Ok(Err(status))) if status.code() == Code::Unavailable => {}
             Ok(Err(_)) | Err(_) => {}
             Ok(Ok(Err(status))) => return Err(status),

@@ -1,7 +1,7 @@
 //! CreateVolume: on the daemon that suits best, and never on two.
 //!
 //! The name is held on every daemon that can be reached while its volume is looked for and created, so no
-//! two routers create it at the same time. A daemon that is away, or whose pools are not all known, may have
+//! two routers create it at the same time. A daemon that is unreachable, or whose pools are not all known, may have
 //! the volume; unless the wanted topology excludes that, the call is refused until it is back.
 
 use std::cmp::Reverse;
@@ -41,20 +41,20 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         let is_alone = members.all.len() == 1 && members.silent.is_empty();
         if is_alone || wanted.name.is_empty() {
-            return self.carry_here(call).await;
+            return self.forward_here(call).await;
         }
         let _turn = self.creations().wait(members.best_for(wanted)).await?;
         let held = hold_everywhere(members, call, wanted).await?;
         if let Some(owner) = held.iter().find(|held| held.has_volume) {
             members.check_no_copies(&owner.node)?;
-            return owner.carry(call).await;
+            return owner.forward(call).await;
         }
         check_candidates_are_there(members, wanted)?;
         let held = without_copies(held, members)?;
         let (mut full, mut too_small) = (None, None);
         // All of them stay held until the call is answered.
         for candidate in rank(&held, call, wanted).await {
-            let response = candidate.carry(call).await?;
+            let response = candidate.forward(call).await?;
             match refused(&response) {
                 // It has made nothing, so another one may.
                 Some(Code::ResourceExhausted) => full = Some(response),
@@ -68,23 +68,23 @@ impl Router {
             None => {
                 // This daemon refuses it, and would wait for its own name.
                 drop(held);
-                self.carry_here(call).await
+                self.forward_here(call).await
             }
         }
     }
 
-    async fn carry_here(&self, call: &Call) -> Result<Response<Body>, Status> {
-        self.here().carry(call.request()).await
+    async fn forward_here(&self, call: &Call) -> Result<Response<Body>, Status> {
+        self.here().forward(call.request()).await
     }
 }
 
 impl Held {
-    async fn carry(&self, call: &Call) -> Result<Response<Body>, Status> {
+    async fn forward(&self, call: &Call) -> Result<Response<Body>, Status> {
         let mut request = call.request();
         let session = HeaderValue::from_str(&self.session)
             .map_err(|_| Status::internal("a peer has sent a session that is not text"))?;
         request.headers_mut().insert(SESSION, session);
-        self.target.clone().carry(request).await
+        self.target.clone().forward(request).await
     }
 }
 
@@ -129,7 +129,7 @@ async fn hold_everywhere(
     }
     while let Some(outcome) = holding.join_next().await {
         let (outcome, member) =
-            outcome.map_err(|error| Status::internal(format!("cannot ask a peer: {error}")))?;
+            outcome.map_err(|error| Status::internal(format!("cannot call a peer: {error}")))?;
         held.extend(required(&member, outcome, wanted)?);
     }
     Ok(held)
@@ -172,7 +172,7 @@ fn required(
         Ok(held) => Ok(Some(held)),
         Err(status) if status.code() == Code::Aborted || member.may_have(wanted) => Err(status),
         Err(status) => {
-            tracing::debug!(node = member.node, %status, "cannot ask a node for a volume of this name");
+            tracing::debug!(node = member.node, %status, "cannot ask a node whether it has a volume of this name");
             Ok(None)
         }
     }
@@ -180,8 +180,8 @@ fn required(
 
 fn check_candidates_are_there(members: &Members, wanted: &Creation) -> Result<(), Status> {
     let doing = || format!("tell whether volume {} exists", orlop_model::id::shown(&wanted.name));
-    if let Some(away) = members.away().find(|member| member.may_have(wanted)) {
-        return Err(away.refusal(&doing()));
+    if let Some(missing) = members.unreachable().find(|member| member.may_have(wanted)) {
+        return Err(missing.refusal(&doing()));
     }
     // A daemon that has not said what it serves may have the volume, unless the request excludes that.
     let is_excluded = match (&wanted.source, &wanted.topology) {

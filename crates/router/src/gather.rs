@@ -1,5 +1,5 @@
-//! Lists: what all daemons have, in the order of ids. An id is its own page token, so a page begins where
-//! the one before ended, whichever daemon has come or gone in between.
+//! Lists of what all daemons have, in the order of ids. The page token is the last id, so a page continues where the one
+//! before ended, also if daemons came or went in between.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl Router {
         call: &Call,
     ) -> Result<Response<Body>, Status> {
         let is_list = call.path().contains("List");
-        // Never closed, so it does not fail.
+        // The semaphore is never closed, so this does not fail.
         let _permit = if is_list { self.lists().acquire().await.ok() } else { None };
         match call.path() {
             "/csi.v1.Controller/ListVolumes" => list_volumes(members, call).await,
@@ -37,7 +37,7 @@ impl Router {
             "/csi.v0.Controller/ListVolumes" => list_v0_volumes(members, call).await,
             "/csi.v0.Controller/GetCapacity" => self.v0_capacity(members, call).await,
             "/volumegroup.Controller/ListVolumeGroups" => list_groups(members, call).await,
-            _ => self.here().carry(call.request()).await,
+            _ => self.here().forward(call.request()).await,
         }
     }
 
@@ -46,28 +46,28 @@ impl Router {
     }
 }
 
-/// The message of a call. Routing has parsed it already, so this does not fail for the caller's mistakes.
+/// The message of a call. Routing has parsed it before, so a malformed message does not get here.
 pub(crate) fn decoded<M: Message + Default>(call: &Call) -> Result<M, Status> {
     M::decode(call.message()).map_err(|error| Status::internal(error.to_string()))
 }
 
-/// What each of them answers, as a whole or not at all.
-pub(crate) async fn from_each<Reply, Asked>(
+/// Calls all targets at once. Returns the replies of all, or the first error.
+pub(crate) async fn call_each<Reply, Calling>(
     targets: impl IntoIterator<Item = Target>,
-    mut ask: impl FnMut(Target) -> Asked,
+    mut call: impl FnMut(Target) -> Calling,
 ) -> Result<Vec<Reply>, Status>
 where
     Reply: Send + 'static,
-    Asked: Future<Output = Result<tonic::Response<Reply>, Status>> + Send + 'static,
+    Calling: Future<Output = Result<tonic::Response<Reply>, Status>> + Send + 'static,
 {
-    let mut asking = JoinSet::new();
+    let mut calls = JoinSet::new();
     for target in targets {
-        asking.spawn(ask(target));
+        calls.spawn(call(target));
     }
     let mut replies = Vec::new();
-    while let Some(answer) = asking.join_next().await {
+    while let Some(answer) = calls.join_next().await {
         let answer =
-            answer.map_err(|error| Status::internal(format!("cannot ask a peer: {error}")))?;
+            answer.map_err(|error| Status::internal(format!("cannot call a peer: {error}")))?;
         replies.push(answer?.into_inner());
     }
     Ok(replies)
@@ -77,7 +77,7 @@ fn reachable(members: &Members) -> Vec<Target> {
     members.reachable().map(|member| member.target.clone()).collect()
 }
 
-/// One page out of one of each daemon.
+/// One page, merged from a page of each daemon.
 struct MergedPage<Entry> {
     entries: BTreeMap<String, Entry>,
     has_more: bool,
@@ -88,7 +88,7 @@ impl<Entry> MergedPage<Entry> {
         Self { entries: BTreeMap::new(), has_more: false }
     }
 
-    /// Several daemons may have what they share.
+    /// Daemons that share a pool have the same entries, which are added once.
     fn add(&mut self, entries: impl IntoIterator<Item = (String, Entry)>, next_token: &str) {
         self.entries.extend(entries);
         self.has_more |= !next_token.is_empty();
@@ -109,7 +109,7 @@ impl<Entry> MergedPage<Entry> {
 async fn list_volumes(members: &Members, call: &Call) -> Result<Response<Body>, Status> {
     members.require_all("list all volumes")?;
     let request: v1::ListVolumesRequest = decoded(call)?;
-    let replies = from_each(reachable(members), |target| {
+    let replies = call_each(reachable(members), |target| {
         let request = call.beside(request.clone());
         let mut client = Controller::new(target).max_decoding_message_size(LARGEST_LIST);
         async move { client.list_volumes(request).await }
@@ -125,11 +125,11 @@ async fn list_volumes(members: &Members, call: &Call) -> Result<Response<Body>, 
     Ok(reply(&v1::ListVolumesResponse { entries, next_token }))
 }
 
-/// As a list of volumes: one that is missing is taken for healthy.
+/// As for a list of volumes, all daemons are required: a volume that is missing would be taken for healthy.
 async fn list_health(members: &Members, call: &Call) -> Result<Response<Body>, Status> {
     members.require_all("list the health of all volumes")?;
     let request: v1::ControllerListVolumeHealthRequest = decoded(call)?;
-    let replies = from_each(reachable(members), |target| {
+    let replies = call_each(reachable(members), |target| {
         let request = call.beside(request.clone());
         let mut client = Controller::new(target).max_decoding_message_size(LARGEST_LIST);
         async move { client.controller_list_volume_health(request).await }
@@ -146,7 +146,7 @@ async fn list_health(members: &Members, call: &Call) -> Result<Response<Body>, S
 async fn list_v0_volumes(members: &Members, call: &Call) -> Result<Response<Body>, Status> {
     members.require_all("list all volumes")?;
     let request: v0::ListVolumesRequest = decoded(call)?;
-    let replies = from_each(reachable(members), |target| {
+    let replies = call_each(reachable(members), |target| {
         let request = call.beside(request.clone());
         let client = v0::controller_client::ControllerClient::new(target);
         let mut client = client.max_decoding_message_size(LARGEST_LIST);
@@ -166,7 +166,7 @@ async fn list_v0_volumes(members: &Members, call: &Call) -> Result<Response<Body
 async fn list_snapshots(members: &Members, call: &Call) -> Result<Response<Body>, Status> {
     members.require_all("list all snapshots")?;
     let request: v1::ListSnapshotsRequest = decoded(call)?;
-    let replies = from_each(reachable(members), |target| {
+    let replies = call_each(reachable(members), |target| {
         let request = call.beside(request.clone());
         let mut client = Controller::new(target).max_decoding_message_size(LARGEST_LIST);
         async move { client.list_snapshots(request).await }
@@ -185,7 +185,7 @@ async fn list_snapshots(members: &Members, call: &Call) -> Result<Response<Body>
 async fn list_groups(members: &Members, call: &Call) -> Result<Response<Body>, Status> {
     members.require_all("list all volume groups")?;
     let request: volumegroup::ListVolumeGroupsRequest = decoded(call)?;
-    let replies = from_each(reachable(members), |target| {
+    let replies = call_each(reachable(members), |target| {
         let request = call.beside(request.clone());
         let client = volumegroup::controller_client::ControllerClient::new(target);
         let mut client = client.max_decoding_message_size(LARGEST_LIST);
@@ -206,7 +206,7 @@ async fn list_groups(members: &Members, call: &Call) -> Result<Response<Body>, S
     Ok(reply(&volumegroup::ListVolumeGroupsResponse { entries, next_token }))
 }
 
-/// What works on each daemon (CC-02).
+/// The capabilities that all daemons with pools have in common (CC-02).
 async fn capabilities(members: &Members, call: &Call) -> Result<Response<Body>, Status> {
     let request: v1::ControllerGetCapabilitiesRequest = decoded(call)?;
     let with_pools = members.reachable().filter(|member| !member.pools.is_empty());
@@ -214,13 +214,13 @@ async fn capabilities(members: &Members, call: &Call) -> Result<Response<Body>, 
     if targets.is_empty() {
         targets.extend(members.all.first().map(|this| this.target.clone()));
     }
-    let replies = from_each(targets, |target| {
+    let replies = call_each(targets, |target| {
         let request = call.beside(request);
         let mut client = Controller::new(target);
         async move { client.controller_get_capabilities(request).await }
     });
     let mut replies = match replies.await {
-        // One went away just now.
+        // A daemon has just become unreachable.
         Err(status) if status.code() == Code::Unavailable => return Err(status),
         replies => replies?.into_iter(),
     };

@@ -163,7 +163,7 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         match group.parse::<GroupSnapshotId>() {
             Ok(id) => self.to_owner(members, id.pool(), call).await,
-            Err(_) => self.here().carry(call.request()).await,
+            Err(_) => self.here().forward(call.request()).await,
         }
     }
 }

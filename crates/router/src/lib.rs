@@ -1,8 +1,8 @@
-//! Carries calls to the daemon that can answer them, so that an orchestrator sees one plugin.
+//! Forwards calls to the daemon that can answer them, so that an orchestrator sees one plugin.
 //!
-//! The id of a volume or snapshot names its pool, and peers say which pools they serve, so the way of a
-//! call is a function of its id. Only creation, lists and capacity need more. A router keeps nothing: what
-//! it knows it has learned from its peers, and a peer that does not answer is away, which is an answer too.
+//! The id of a volume or snapshot names its pool, and peers say which pools they serve, so the target of a call follows
+//! from its id. Only creation, lists and capacity need more. A router has no state of its own: it polls its peers, and a
+//! peer that does not answer counts as unreachable.
 //!
 //! Peers talk over mutual TLS; a peer's node id stands in its certificate.
 

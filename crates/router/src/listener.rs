@@ -155,7 +155,7 @@ async fn handshake(
     let stream = TlsAcceptor::from(server).accept(stream).await?;
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let own = certificates.first().map(|certificate| certificate.clone().into_owned());
-    let own = own.ok_or_else(|| io::Error::other("the peer has shown no certificate"))?;
+    let own = own.ok_or_else(|| io::Error::other("the peer sent no certificate"))?;
     Ok((stream, PeerCertificate(Arc::new(own))))
 }
 
@@ -267,7 +267,7 @@ fn check_caller(request: &Request<Body>) -> Result<(), Status> {
     let shown = orlop_model::id::shown(named);
     tracing::warn!(node = shown, "refused a call of a peer whose certificate is for another node");
     Err(Status::unauthenticated(format!(
-        "the caller says that it is node {shown:?}, and its certificate is for another one; give each \
+        "the caller claims to be node {shown:?}, but its certificate is for another one; give each \
          daemon a certificate with its own node id"
     )))
 }

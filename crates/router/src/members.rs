@@ -15,8 +15,8 @@ pub(crate) struct Member {
     pub(crate) pools: Vec<MemberPool>,
     /// False while it has pools that it cannot name yet.
     pub(crate) complete: bool,
-    /// Why it is away.
-    pub(crate) away: Option<String>,
+    /// Why it cannot be reached; `None`: it can be.
+    pub(crate) unreachable: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Member {
     }
 
     pub(crate) fn refusal(&self, doing: &str) -> Status {
-        let why = self.away.as_deref().unwrap_or("it does not answer");
+        let why = self.unreachable.as_deref().unwrap_or("it does not answer");
         Status::unavailable(format!(
             "cannot {doing}: node {} is unreachable: {why}; try again when it is back",
             self.node
@@ -82,7 +82,7 @@ impl Member {
 
 impl Members {
     pub(crate) fn reachable(&self) -> impl Iterator<Item = &Member> {
-        self.all.iter().filter(|member| member.away.is_none())
+        self.all.iter().filter(|member| member.unreachable.is_none())
     }
 
     /// Was it forgotten, and has not come back?
@@ -113,12 +113,12 @@ impl Members {
         !places.is_empty() && places.iter().all(is_known_node)
     }
 
-    /// Daemons that are away, and have something that no other one serves.
-    pub(crate) fn away(&self) -> impl Iterator<Item = &Member> {
+    /// Unreachable daemons whose pools no other daemon serves.
+    pub(crate) fn unreachable(&self) -> impl Iterator<Item = &Member> {
         let is_served = |pool: &MemberPool| self.reachable().any(|member| member.serves(&pool.id));
         let is_missing =
             move |member: &&Member| !member.complete || !member.pools.iter().all(is_served);
-        self.all.iter().filter(|member| member.away.is_some()).filter(is_missing)
+        self.all.iter().filter(|member| member.unreachable.is_some()).filter(is_missing)
     }
 
     /// The daemon that serves a pool: this one before others, as several may serve one that they share.
@@ -126,7 +126,7 @@ impl Members {
         if let Some(owner) = self.present_owner(pool)? {
             return Ok(Some(owner));
         }
-        match self.all.iter().find(|member| member.away.is_some() && member.serves(pool)) {
+        match self.all.iter().find(|member| member.unreachable.is_some() && member.serves(pool)) {
             Some(member) => Err(member.refusal(&format!("reach pool {pool}"))),
             None => self.check_all_known(&format!("find pool {pool}")).map(|()| None),
         }
@@ -163,7 +163,7 @@ impl Members {
         }
         match self.all.iter().find(|member| !member.complete) {
             None => Ok(()),
-            Some(member) if member.away.is_some() => Err(member.refusal(doing)),
+            Some(member) if member.unreachable.is_some() => Err(member.refusal(doing)),
             Some(member) => Err(Status::unavailable(format!(
                 "cannot {doing}: node {} is still opening its pools, or one of them is absent; try \
                  again later",
@@ -175,7 +175,7 @@ impl Members {
     /// For what is about everything that exists.
     pub(crate) fn require_all(&self, doing: &str) -> Result<(), Status> {
         self.check_all_known(doing)?;
-        match self.away().next() {
+        match self.unreachable().next() {
             None => Ok(()),
             Some(member) => Err(member.refusal(doing)),
         }

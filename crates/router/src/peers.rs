@@ -24,7 +24,7 @@ use crate::members::{Member, Members};
 use crate::target::Target;
 use crate::tls::TlsIdentity;
 use connection::{Channels, ask};
-use description::{Description, Heard};
+use description::{Description, PeerReports};
 use known::KnownPeers;
 use lookup::Lookups;
 
@@ -57,10 +57,10 @@ pub struct Peers {
     memory: ClusterMemory,
     lookups: Lookups,
     known: RwLock<KnownPeers>,
-    /// As it was written last.
+    /// What the file of forgotten nodes contains.
     written: Mutex<Forgotten>,
-    /// A call has just found that a peer does not answer.
-    doubt: Notify,
+    /// Notified when a call finds that a peer does not answer.
+    poll_now: Notify,
 }
 
 impl Peers {
@@ -87,28 +87,28 @@ impl Peers {
             lookups: Lookups::default(),
             known,
             written: Mutex::new(written),
-            doubt: Notify::new(),
+            poll_now: Notify::new(),
         })
     }
 
     /// For as long as it is polled.
     pub async fn watch(&self) {
         loop {
-            self.look().await;
+            self.poll().await;
             tokio::select! {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
-                () = self.doubt.notified() => tokio::time::sleep(FAILED_CALL_DELAY).await,
+                () = self.poll_now.notified() => tokio::time::sleep(FAILED_CALL_DELAY).await,
             }
         }
     }
 
-    /// Asks all of them again soon.
-    pub(crate) fn look_soon(&self) {
-        self.doubt.notify_one();
+    /// Polls all peers again soon.
+    pub(crate) fn poll_soon(&self) {
+        self.poll_now.notify_one();
     }
 
-    /// Asks all of them who they are.
-    pub async fn look(&self) {
+    /// Asks all peers who they are and which pools they serve.
+    pub async fn poll(&self) {
         Arc::clone(&self.identity).refresh_in_time().await;
         let (addresses, unresolved) = self.resolve().await;
         let mut asking = JoinSet::new();
@@ -124,20 +124,20 @@ impl Peers {
         }
         let mut answers = Vec::new();
         while let Some(answer) = asking.join_next().await {
-            // A question that panicked counts as one without an answer, and the next one follows soon.
+            // A request that panicked counts as unanswered; the next poll follows soon.
             answers.extend(answer.ok());
         }
-        let mut heard = Heard::default();
-        answers.iter().flat_map(|(_, answer)| answer).for_each(|seen| heard.add(&seen.heard));
-        let verdicts = std::mem::take(&mut heard.verdicts);
+        let mut reports = PeerReports::default();
+        answers.iter().flat_map(|(_, answer)| answer).for_each(|seen| reports.add(&seen.reports));
+        let verdicts = std::mem::take(&mut reports.verdicts);
         let this = self.describe_this().await.filter(|_| !self.config.is_observer);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.set_unresolved(unresolved);
-        known.take_in(answers, &addresses, this.as_ref());
-        known.hear_of(heard, this.as_ref());
+        known.add_answers(answers, &addresses, this.as_ref());
+        known.add_reports(reports, this.as_ref());
         let present = known.present(this.as_ref());
         for (resource, verdict) in verdicts {
-            // A resource that is present is not gone, whatever another daemon has heard.
+            // A resource that is present is not forgotten, whatever another daemon reports.
             let is_wrong = verdict.forgotten && present.contains(&resource);
             self.memory.judge(&resource, if is_wrong { verdict.revoked() } else { verdict });
         }
@@ -160,7 +160,7 @@ impl Peers {
 
     /// Has every peer been asked once?
     pub fn have_been_asked(&self) -> bool {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).has_looked()
+        self.known.read().unwrap_or_else(PoisonError::into_inner).has_polled()
     }
 
     pub(crate) fn is_any_reachable(&self) -> bool {
@@ -168,7 +168,7 @@ impl Peers {
         known.answering().next().is_some()
     }
 
-    /// This daemon is asked each time, as its pools come and go without a word.
+    /// This daemon itself is queried each time, because its pools come and go without a notification.
     pub(crate) async fn members(&self) -> Members {
         let this = self.describe_this().await;
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -180,7 +180,7 @@ impl Peers {
                 target: here,
                 pools: Vec::new(),
                 complete: false,
-                away: None,
+                unreachable: None,
             },
         };
         let all: Vec<_> = std::iter::once(this).chain(known.members(&self.caller)).collect();

@@ -9,7 +9,7 @@ use orlop_csi::proto::csi::{v0, v1};
 use orlop_csi::proto::identity;
 use orlop_csi::routing::{Scope, scope};
 use orlop_csi::self_check::NOT_READY;
-use orlop_csi::{Answering, Routes, open_carried_stream};
+use orlop_csi::{Answering, Routes, open_forwarded_stream};
 use orlop_model::{NameDigest, ObjectName, PoolId, SnapshotId};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -42,7 +42,7 @@ const LISTS: usize = 4;
 /// Calls whose answer may be as long as the caller takes to read it.
 const STREAMS: &str = "/csi.v1.SnapshotMetadata/";
 
-/// Before the services of a socket: calls of those for which another daemon may be right are carried to it.
+/// Before the services of a socket: calls for which another daemon may be the right one are forwarded to it.
 #[derive(Clone)]
 pub struct Router {
     routes: Routes,
@@ -81,7 +81,7 @@ impl Router {
         }
         let members = self.peers.members().await;
         match scope {
-            Scope::Here => self.peers.here().carry(call.request()).await,
+            Scope::Here => self.peers.here().forward(call.request()).await,
             Scope::Pool(pool) => self.to_owner(&members, &pool, &call).await,
             Scope::Snapshot { name, pool } => {
                 check_no_other_snapshot(&members, &call, &name, &pool).await?;
@@ -112,7 +112,7 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         let forgotten = members.forgotten.get(pool);
         let owner = match (members.owner(pool), forgotten) {
-            // Also while others are away: it is known where the pool was.
+            // Also while other daemons are unreachable: it is known where the pool was.
             (Ok(None) | Err(_), Some(node)) if !members.serves(pool) => {
                 return without_pool(call.path(), node);
             }
@@ -120,9 +120,9 @@ impl Router {
         };
         let owner = owner.unwrap_or_else(|| self.peers.here());
         match (&owner, call.path().starts_with(STREAMS)) {
-            (Target::Peer(_), true) => carry_stream(owner, call.request()).await,
+            (Target::Peer(_), true) => forward_stream(owner, call.request()).await,
             (Target::Here(_) | Target::Peer(_) | Target::Nowhere { .. }, _) => {
-                owner.carry(call.request()).await
+                owner.forward(call.request()).await
             }
         }
     }
@@ -131,7 +131,7 @@ impl Router {
     async fn probe(self, request: Request<Body>) -> Result<Response<Body>, Status> {
         let why = match self.peers.have_been_asked() {
             false => "the peers have not been asked yet",
-            true if self.has_pools => return self.peers.here().carry(request).await,
+            true if self.has_pools => return self.peers.here().forward(request).await,
             true if self.peers.is_any_reachable() => return probed(request.uri().path(), true),
             true => "no peer of ORLOP_PEERS can be reached",
         };
@@ -156,9 +156,9 @@ fn probed(path: &str, ready: bool) -> Result<Response<Body>, Status> {
 
 /// The peer sees one connection for all callers of this router, so the stream counts here, until its caller has read
 /// it or hung up.
-async fn carry_stream(owner: Target, request: Request<Body>) -> Result<Response<Body>, Status> {
-    let stream = open_carried_stream(&request)?;
-    let answer = owner.carry(request).await?;
+async fn forward_stream(owner: Target, request: Request<Body>) -> Result<Response<Body>, Status> {
+    let stream = open_forwarded_stream(&request)?;
+    let answer = owner.forward(request).await?;
     Ok(answer.map(|body| {
         Body::new(body.map_frame(move |frame| {
             let _open = &stream;
@@ -253,7 +253,7 @@ impl Service<Request<Body>> for Router {
                 let peers = Arc::clone(&router.peers);
                 let outcome = router.route(request).await;
                 if outcome.as_ref().is_err_and(|status| status.code() == Code::Unavailable) {
-                    peers.look_soon();
+                    peers.poll_soon();
                 }
                 Ok(answered(outcome))
             });

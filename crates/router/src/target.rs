@@ -36,7 +36,10 @@ pub(crate) struct PeerTarget {
 impl Target {
     /// A failure of the way to a peer is UNAVAILABLE: whether the call was carried out is not known, and
     /// every call may be repeated.
-    pub(crate) async fn carry(self, mut request: Request<Body>) -> Result<Response<Body>, Status> {
+    pub(crate) async fn forward(
+        self,
+        mut request: Request<Body>,
+    ) -> Result<Response<Body>, Status> {
         match self {
             Self::Here(mut routes) => match routes.call(request).await {
                 Ok(response) => Ok(response),
@@ -48,7 +51,7 @@ impl Target {
             Self::Peer(PeerTarget { node, channel, caller }) => {
                 request.headers_mut().insert(NODE, caller);
                 let answer = channel.oneshot(request).await;
-                let answer = answer.map(|answer| answer.map(|body| CarriedBody::of(body, &node)));
+                let answer = answer.map(|answer| answer.map(|body| ForwardedBody::of(body, &node)));
                 answer.map_err(|error| {
                     let why = causes(&error);
                     Status::unavailable(format!(
@@ -72,7 +75,7 @@ impl Service<Request<Body>> for Target {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(self.clone().carry(request))
+        Box::pin(self.clone().forward(request))
     }
 }
 
@@ -86,13 +89,13 @@ pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// The answer of a peer. If the peer dies in the middle of it, that is UNAVAILABLE, and not a defect here.
-struct CarriedBody {
+struct ForwardedBody {
     body: Body,
     node: String,
     is_over: bool,
 }
 
-impl CarriedBody {
+impl ForwardedBody {
     fn of(body: Body, node: &str) -> Body {
         Body::new(Self { body, node: node.to_owned(), is_over: false })
     }
@@ -110,7 +113,7 @@ impl CarriedBody {
     }
 }
 
-impl http_body::Body for CarriedBody {
+impl http_body::Body for ForwardedBody {
     type Data = <Body as http_body::Body>::Data;
     type Error = Status;
 

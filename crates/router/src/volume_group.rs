@@ -26,7 +26,7 @@ impl Router {
         let found = find_group(members, call, name).await;
         let elsewhere = found.iter().find(|(pool, _)| !pools.contains(pool));
         match (pools, elsewhere) {
-            ([], Some((_, home))) => home.target.clone().carry(call.request()).await,
+            ([], Some((_, home))) => home.target.clone().forward(call.request()).await,
             ([], None) => self.create_empty_group(members, call, name).await,
             (_, Some((_, home))) => Err(Status::already_exists(format!(
                 "volume group {} exists already and differs: it is on node {}, and not on the pool \
@@ -50,7 +50,7 @@ impl Router {
         members.require_all(&format!("tell whether volume group {name} exists"))?;
         let home = members.reachable().find(|member| !member.pools.is_empty());
         let target = home.map_or_else(|| self.here(), |home| home.target.clone());
-        target.carry(call.request()).await
+        target.forward(call.request()).await
     }
 
     /// GG-27: volumes of one group are on one pool.
@@ -71,15 +71,15 @@ impl Router {
                  volumes of one pool",
                 first.node, second.node
             ))),
-            [only] => only.target.clone().carry(call.request()).await,
-            [] => self.here().carry(call.request()).await,
+            [only] => only.target.clone().forward(call.request()).await,
+            [] => self.here().forward(call.request()).await,
         }
     }
 }
 
 /// Groups of this name, by their pools, on all daemons that can be asked.
 async fn find_group(members: &Members, call: &Call, name: &str) -> BTreeMap<PoolId, Member> {
-    // What is no name is refused where it is carried to.
+    // An invalid name is refused by the daemon that the call is forwarded to.
     let Ok(parsed) = name.parse::<ObjectName>() else { return BTreeMap::new() };
     let digest = NameDigest::of(&parsed);
     let mut asking = JoinSet::new();

@@ -29,7 +29,7 @@ pub use image::{Access, Image, NewImage, Parent, can_clone_by_number};
 pub use locks::{IMAGE_LOCK, LockHolder};
 pub use objects::IoCtx;
 pub use omap::{Update, UpdateOutcome};
-pub use snapshots::{ImageSnapshot, SnapshotRef, SnapshotSpace};
+pub use snapshots::{ImageSnapshot, SnapshotNamespace, SnapshotRef};
 pub use trash::{TRASH, Trashed};
 pub use version::library_versions;
 pub use watchers::Watcher;

@@ -15,7 +15,7 @@ use crate::abi;
 use crate::error::{Context, Result};
 use crate::tool;
 
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Killed and waited for when dropped.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl DependentProgram {
         let deadline = Instant::now() + limit;
         loop {
             match self.ended()? {
-                None if Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
+                None if Instant::now() < deadline => std::thread::sleep(POLL_INTERVAL),
                 ended => return Ok(ended),
             }
         }

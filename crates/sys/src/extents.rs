@@ -16,7 +16,7 @@ use crate::error::{Context, Error, Result};
 
 /// Flags that leave an address exact. All others, also those that a later kernel may invent, mean
 /// that data was moved, packed or not yet placed.
-const EXACT: u32 =
+const EXACT_FLAGS: u32 =
     FIEMAP_EXTENT_LAST | FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_MERGED | FIEMAP_EXTENT_SHARED;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Extent {
 
     fn new(reported: &FiemapExtent) -> Self {
         let has = |flag| reported.flags & flag != 0;
-        let kind = if has(!EXACT) {
+        let kind = if has(!EXACT_FLAGS) {
             ExtentKind::Inexact
         } else if has(FIEMAP_EXTENT_UNWRITTEN) {
             ExtentKind::Unwritten

@@ -38,9 +38,9 @@ pub use durable::{
 };
 pub use in_place::{is_overwritten_in_place, overwrite_in_place};
 pub use lock::{Lock, try_lock};
-pub use lock_owner::{LockAttempt, LockOwner, lock_after_looks, lock_owner};
+pub use lock_owner::{LockAttempt, LockOwner, lock_after_brief_owners, lock_owner};
 pub use lost_writes::{is_lost_write, lost_writes_at, lost_writes_on};
-pub use openers::{Openers, openers, tells_openers, writer};
+pub use openers::{Openers, openers, reports_openers, writer};
 pub use presence::Presence;
 pub use punch::punch_zeroes;
 pub use regular::{FileAccess, open_regular};

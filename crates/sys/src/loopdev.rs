@@ -341,7 +341,8 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
     let began = Instant::now();
     let asked_before = backing(device)?.is_some_and(|there| there.detaching);
     let mut idleness = Idleness::default();
-    let mut look_at = began + if asked_before { REPEATED_DETACH_TIMEOUT } else { DETACH_TIMEOUT };
+    let mut next_check =
+        began + if asked_before { REPEATED_DETACH_TIMEOUT } else { DETACH_TIMEOUT };
     let mut sightings = Sightings::default();
     // Once it is detached, its number may be used again, also for a file with the same label.
     let sequence = device.sequence();
@@ -350,13 +351,13 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
             discard::remove_if_disabled(device);
             return Ok(());
         }
-        if Instant::now() >= look_at {
+        if Instant::now() >= next_check {
             let waited_enough =
                 asked_before || began.elapsed() >= UNMOUNT_TIMEOUT || idleness.is_certain(device);
             if waited_enough || sightings.is_lasting(user_of(device).is_some()) {
                 break;
             }
-            look_at = Instant::now() + CHECK_INTERVAL;
+            next_check = Instant::now() + CHECK_INTERVAL;
         }
         // Looked at without opening the device, for an open descriptor would itself keep it.
         if device.has_backing_file() {

@@ -6,7 +6,7 @@ use crate::error::{Context, Result};
 
 const STATUS: &str = "/proc/self/status";
 /// Growth that is worth the walk through all heaps.
-const NOTICEABLE: u64 = 2 << 20;
+const WORTH_TRIMMING: u64 = 2 << 20;
 
 /// For a process with many threads that rarely work. glibc gives them up to eight heaps for each
 /// processor, and once a large buffer was freed takes others of its size from the heaps too.
@@ -15,11 +15,11 @@ pub fn limit_arenas() {
     use crate::abi::{M_ARENA_MAX, M_MMAP_THRESHOLD, set_heap_number};
 
     /// Threads do not get into each other's way at the rates of a control plane.
-    const HEAPS: i32 = 2;
+    const MAX_ARENAS: i32 = 2;
     /// A buffer of this size is mapped for itself, and gone when it is freed.
     const LARGE: i32 = 128 << 10;
 
-    for (parameter, value) in [(M_ARENA_MAX, HEAPS), (M_MMAP_THRESHOLD, LARGE)] {
+    for (parameter, value) in [(M_ARENA_MAX, MAX_ARENAS), (M_MMAP_THRESHOLD, LARGE)] {
         if !set_heap_number(parameter, value) {
             tracing::debug!(parameter, value, "the allocator refuses a setting");
         }
@@ -35,7 +35,7 @@ pub fn limit_arenas() {}
 /// list of all volumes would stay resident for good.
 pub fn trim(before: u64) -> Result<u64> {
     let resident = resident()?;
-    if resident < before.saturating_add(NOTICEABLE) {
+    if resident < before.saturating_add(WORTH_TRIMMING) {
         return Ok(resident.min(before));
     }
     #[cfg(target_env = "gnu")]
@@ -58,7 +58,7 @@ impl Trimmer {
     /// To be called every few seconds.
     pub fn trim(&mut self) -> Result<()> {
         let resident = resident()?;
-        if resident >= self.resident.saturating_add(NOTICEABLE) {
+        if resident >= self.resident.saturating_add(WORTH_TRIMMING) {
             self.rounds_left = Self::ROUNDS;
         }
         self.resident = match self.rounds_left {

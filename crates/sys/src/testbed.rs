@@ -182,7 +182,7 @@ impl Silent {
     }
 
     /// As an operator does with a mount whose server is dead.
-    pub(crate) fn take_away(&self) {
+    pub(crate) fn detach_mount(&self) {
         unmount(&self.point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).unwrap();
     }
 }

@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::ceph::{VOLUME, delete, down_from, up_on};
 
 const DATA: u64 = 8 * MIB;
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -65,7 +65,7 @@ async fn temporarily_blocklisted_client_is_fenced_permanently() {
         ceph.ceph(&["osd", "blocklist", "add", blocked, "10"]);
     }
     let unpublished = || client.controller_unpublish(&before.id, "short-a");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while let Err(status) = unpublished().await {
         assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
         assert!(status.message().contains(&address), "{status}");

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::ceph::{PATIENCE, VOLUME, delete, persist, up_on};
+use crate::ceph::{TIMEOUT, VOLUME, delete, persist, up_on};
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -22,7 +22,7 @@ fn is_full(ceph: &TestCeph) -> bool {
 
 /// The monitors learn of it a little later.
 async fn until_room(client: &Client, holds: impl Fn(i64) -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds(client.capacity().await.unwrap().available_capacity) {
         assert!(Instant::now() < deadline, "never: another capacity");
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -123,7 +123,7 @@ async fn ext4_on_a_full_pool_is_not_unmounted() {
     until_room(&client, |free| free == 0).await;
 
     used.unpublish().await.unwrap();
-    let refused = tokio::time::timeout(PATIENCE, used.unstage()).await.expect("it waits");
+    let refused = tokio::time::timeout(TIMEOUT, used.unstage()).await.expect("it waits");
     let refused = expect_code(refused, Code::ResourceExhausted);
     assert!(refused.message().contains("full"), "{refused}");
     // Nothing of it is left that a stop would wait for.
@@ -158,7 +158,7 @@ async fn stuck_snapshot_on_a_full_pool_does_not_stop_freeing() {
     until_room(&client, |free| free == 0).await;
 
     for _ in 0..2 {
-        let deleted = tokio::time::timeout(PATIENCE, client.delete_snapshot(&snapshot)).await;
+        let deleted = tokio::time::timeout(TIMEOUT, client.delete_snapshot(&snapshot)).await;
         deleted.expect("it waits").unwrap();
     }
     assert!(client.list_snapshots().await.unwrap().is_empty());
@@ -166,7 +166,7 @@ async fn stuck_snapshot_on_a_full_pool_does_not_stop_freeing() {
     until("what was deleted is freed", || ceph.rbd(&["trash", "ls"]).is_empty()).await;
     let begun = Instant::now();
     controller.restart().await;
-    assert!(begun.elapsed() < PATIENCE / 4, "the stop waited");
+    assert!(begun.elapsed() < TIMEOUT / 4, "the stop waited");
 
     drop(used_up);
     until_room(&client, |free| free > 0).await;

@@ -12,7 +12,7 @@ use crate::ceph::{VOLUME, delete, down_from, persist, up_on};
 
 const MEMBERS: usize = 3;
 /// A writer waits until the cluster has noticed that a controller is dead, which may be a minute.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn restores_groups() -> bool {
     let can = can_clone_by_number().unwrap();
@@ -115,7 +115,7 @@ impl Written {
     }
 
     async fn goes_on(&self, when: &str) {
-        let waited = tokio::time::timeout(PATIENCE, self.writer.goes_on()).await;
+        let waited = tokio::time::timeout(TIMEOUT, self.writer.goes_on()).await;
         assert!(waited.is_ok(), "writers still wait {when}");
     }
 
@@ -237,7 +237,7 @@ async fn controller_killed_in_group_snapshot_or_delete_recovers() {
 }
 
 async fn until_no_group(place: &str) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let left = TestCeph::shared().rbd(&["group", "ls", place]);
         if left.is_empty() {

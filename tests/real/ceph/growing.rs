@@ -7,14 +7,14 @@ use orlop_sys::ceph::{Access, IoCtx, header_of};
 use orlop_tests::*;
 use rustix::process::Signal;
 
-use crate::ceph::{PATIENCE, delete, down_from, persist, up_on};
+use crate::ceph::{TIMEOUT, delete, down_from, persist, up_on};
 
 const AT_FIRST: u64 = 32 * MIB;
 const GROWN: u64 = 48 * MIB;
 const AGAIN: u64 = 64 * MIB;
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;

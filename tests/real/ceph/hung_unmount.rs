@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use orlop_tests::*;
 use rustix::process::Signal;
 
-use crate::ceph::{PATIENCE, VOLUME, persist, up_on};
+use crate::ceph::{TIMEOUT, VOLUME, persist, up_on};
 
 const DATA: u64 = 8 * MIB;
 const NODE: &str = "stuck";
@@ -19,7 +19,7 @@ fn is_mounted(path: &Path) -> bool {
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::ceph::PATIENCE;
+use crate::ceph::TIMEOUT;
 
 fn request(target: &str) -> v1::NodePublishVolumeRequest {
     let context = [("csi.storage.k8s.io/ephemeral", "true"), ("size", "64Mi")];
@@ -124,7 +124,7 @@ async fn inline_volume_is_deletable_only_if_its_node_is_dead() {
 
     node.lose_machine();
     // Until the cluster misses the node.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while let Err(status) = client.delete(&volume).await {
         assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
         assert!(Instant::now() < deadline, "{status}");
@@ -157,7 +157,7 @@ async fn unpublish_on_another_node_keeps_the_inline_volume() {
         let status = ceph.rbd(&["status", &format!("rbd/inline-down/{volume}")]);
         status.contains("watcher=")
     };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while is_open() {
         assert!(Instant::now() < deadline, "the cluster never missed the node");
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -13,7 +13,7 @@ const DATA: u64 = 4 * MIB;
 /// Milliseconds. A stage is about done by then, where nothing else is running.
 const LATEST_MOMENT: u64 = 400;
 /// The cluster takes a client that was killed for alive for half a minute.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Begins the call and kills its daemon at some moment of it. The call may have been answered.
 async fn kill_during<T: Send + 'static>(
@@ -46,7 +46,7 @@ async fn published_to(
 
 /// For as long as the cluster has not noticed it, one that was killed counts as a user.
 async fn delete_once_unused(controller: &Client, volume: &str) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while let Err(status) = controller.delete(volume).await {
         let passing = [Code::FailedPrecondition, Code::Aborted, Code::Unavailable];
         assert!(passing.contains(&status.code()), "{status}");
@@ -143,7 +143,7 @@ async fn node_killed_during_mkfs_does_not_block_readers() {
 /// Writes to the start of the device until that fails, as it must in the end.
 fn write_until_refused(device: PathBuf) -> JoinHandle<()> {
     std::thread::spawn(move || {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while write_direct(&device, 0, &Pattern::new(1).bytes(0, 4096)).is_ok() {
             assert!(Instant::now() < deadline, "the node's workload noticed nothing");
             std::thread::sleep(Duration::from_millis(1));

@@ -14,11 +14,11 @@ const DATA: usize = 1 << 20;
 /// Milliseconds. Most calls are done by then, where nothing else is running.
 const LATEST_MOMENT: u64 = 60;
 /// The cluster takes a client that was killed for alive for half a minute; then it is tried again.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Asked until it succeeds. For a moment the killed one counts as a user of what it had open.
 pub(crate) async fn answered<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match call().await {
             Ok(answer) => return answer,

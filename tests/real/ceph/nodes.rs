@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use orlop_tests::*;
 
-use crate::ceph::{PATIENCE, VOLUME, delete, down_from, up_on};
+use crate::ceph::{TIMEOUT, VOLUME, delete, down_from, up_on};
 
 const ROUNDS: usize = 3;
 
@@ -26,7 +26,7 @@ async fn nodes_register_again() {
     client.controller_publish(&volumes[0], "lost-n", block(), false).await.unwrap();
     ceph.remove_object("nodes-lost", "orlop.nodes");
     client.controller_publish(&volumes[0], "lost-n", block(), false).await.unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while let Err(status) = client.controller_publish(&volumes[1], "lost-n", block(), false).await {
         assert_eq!(status.code(), Code::NotFound, "{status}");
         assert!(Instant::now() < deadline, "{status}");

@@ -7,7 +7,7 @@ use orlop_sys::ceph::IoCtx;
 use orlop_tests::*;
 
 /// The cluster takes a client that was killed for alive for half a minute; then it is tried again.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// One namespace, past Orlop.
 pub(crate) struct Orphans {
@@ -21,7 +21,7 @@ impl Orphans {
     }
 
     pub(crate) async fn until_none(&self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = self.now();
             if left.is_empty() {

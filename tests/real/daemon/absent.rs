@@ -9,7 +9,7 @@ use orlop_sys::tool;
 use orlop_tests::*;
 
 /// Far more than anything here takes; reached only by what never happens.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const VOLUME: u64 = 32 * MIB;
 const NO_NEW_POOL: &str = "create = false";
 
@@ -26,9 +26,9 @@ async fn capacity_of(client: &Client, pool: &str) -> i64 {
 }
 
 async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds().await {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -8,7 +8,7 @@ use orlop_tests::*;
 use rustix::process::Signal;
 
 /// Far more than anything here takes; reached only by what never happens.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const VOLUME: u64 = MIB;
 /// For calls of the controller on one pool. Each has a thread.
 const PLACES: usize = 64;
@@ -36,16 +36,16 @@ impl Drop for Frozen {
 }
 
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds().await {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
 /// A call that must be answered, however long the other pool hangs.
 pub(super) async fn answered<T>(call: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, call).await.expect("a call hangs with the other pool")
+    tokio::time::timeout(TIMEOUT, call).await.expect("a call hangs with the other pool")
 }
 
 /// Threads that wait in the kernel, and cannot be called off.
@@ -129,9 +129,9 @@ async fn hung_pool_affects_only_itself() {
     };
     let abnormal: Vec<_> = listed.iter().map(condition).filter(|it| it.abnormal).collect();
     assert_eq!(abnormal.len(), 1, "{abnormal:?}");
-    let unwell = answered(client.list_health()).await.unwrap();
-    assert_eq!(unwell, [answered(client.health(&kept.volume_id)).await.unwrap()]);
-    assert_eq!(unwell[0].health_statuses[0].reason, "PoolUnreachable");
+    let abnormal = answered(client.list_health()).await.unwrap();
+    assert_eq!(abnormal, [answered(client.health(&kept.volume_id)).await.unwrap()]);
+    assert_eq!(abnormal[0].health_statuses[0].reason, "PoolUnreachable");
     let on_node = answered(target.health()).await.unwrap();
     assert_eq!(on_node.health_statuses[0].reason, "PoolUnreachable");
     let storage = answered(client.storage_health()).await.unwrap();

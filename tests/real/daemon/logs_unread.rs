@@ -11,13 +11,13 @@ use tokio::task::JoinHandle;
 use crate::daemon::hung::until;
 
 /// Far more than anything here takes; reached only by what waits for the log.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const VOLUME: u64 = 320 * MIB;
 /// Enough that copying it takes much longer than noticing that it has begun.
 const DATA: u64 = 192 * MIB;
 
 async fn in_time<T>(what: &str, call: impl Future<Output = T>) -> T {
-    let answered = tokio::time::timeout(PATIENCE, call).await;
+    let answered = tokio::time::timeout(TIMEOUT, call).await;
     answered.unwrap_or_else(|_| panic!("{what} waits for the log"))
 }
 
@@ -37,7 +37,7 @@ async fn calls_are_answered_and_the_daemon_ends() {
         in_time("DeleteVolume", client.delete(&volume.volume_id)).await.unwrap();
     }
     // What fits into the daemon's memory is not lost.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut logged = String::new();
     while logged.matches("DeleteVolume").count() < 2 {
         assert!(Instant::now() < deadline, "{logged}");
@@ -48,7 +48,7 @@ async fn calls_are_answered_and_the_daemon_ends() {
     let _full = log.fill();
     let begun = Instant::now();
     daemon.terminate();
-    assert!(begun.elapsed() < PATIENCE, "the end took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < TIMEOUT, "the end took {:?}", begun.elapsed());
 }
 
 /// At this level each call has dozens of lines.
@@ -65,7 +65,7 @@ async fn lines_that_find_no_room_are_counted() {
     for _ in 0..CALLS {
         in_time("Probe", client.probe()).await.unwrap();
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut logged = String::new();
     while !logged.contains("dropped log lines") {
         assert!(Instant::now() < deadline, "nothing says that lines were dropped");
@@ -147,7 +147,7 @@ async fn the_helper_thaws_all_that_a_killed_daemon_left() {
         freezes.push(RecordedFreeze::begin(daemon.launch(), &node.staging));
     }
     helper.lose_daemon();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while freezes.iter().any(RecordedFreeze::lasts) {
         assert!(Instant::now() < deadline, "a filesystem stays frozen until the log is read");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -169,7 +169,7 @@ async fn a_start_thaws_what_was_left_frozen() {
         nodes.iter().map(|node| RecordedFreeze::begin(daemon.launch(), &node.staging)).collect();
     let full = log.fill();
     daemon.start_again();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while freezes.iter().any(RecordedFreeze::lasts) {
         assert!(Instant::now() < deadline, "a filesystem stays frozen until the log is read");
         tokio::time::sleep(Duration::from_millis(50)).await;

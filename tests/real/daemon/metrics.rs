@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use crate::daemon::hung::{Frozen, on_pool, until};
 
 /// Far more than an answer takes; reached only by a daemon that hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One sample: its name, its labels in order, and its value.
 type Samples = BTreeMap<(String, BTreeMap<String, String>), f64>;
@@ -38,7 +38,7 @@ async fn get(socket: &Path, path: &str) -> (u16, String, String) {
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    let answer = tokio::time::timeout(PATIENCE, talking).await.expect("no answer");
+    let answer = tokio::time::timeout(TIMEOUT, talking).await.expect("no answer");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let code = head.split(' ').nth(1).unwrap().parse().unwrap();
     (code, head.to_ascii_lowercase(), body.to_owned())

@@ -13,7 +13,7 @@ use crate::daemon::hung::{Frozen, on_pool, until};
 use crate::daemon::misconfigured::refused;
 
 /// Far more than an answer takes; reached only by a daemon that hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const TOKEN: &str = "a-token-of-a-length-that-will-do";
 const ODD: &str = "<script>alert(1)</script>";
 
@@ -57,7 +57,7 @@ async fn send(socket: &Path, first: &str, headers: &str, body: &str) -> Answer {
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8(answer).unwrap()
     };
-    let answer = tokio::time::timeout(PATIENCE, talking).await.expect("no answer");
+    let answer = tokio::time::timeout(TIMEOUT, talking).await.expect("no answer");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
     let code = head.split(' ').nth(1).unwrap().parse().unwrap();
     Answer { code, head: head.to_ascii_lowercase(), body: body.to_owned() }
@@ -168,7 +168,7 @@ async fn the_page_tells_what_there_is() {
     assert_eq!((&list["total"], &list["matching"]), (&json!(2), &json!(2)));
     let entry = &list["volumes"][0];
     assert_eq!((&entry["name"], &entry["id"]), (&json!(ODD), &json!(id)));
-    assert_eq!(entry["health"]["verdict"], "well");
+    assert_eq!(entry["health"]["verdict"], "normal");
     assert_eq!(entry["snapshots"], 2);
     assert_eq!(entry["size_bytes"], 64 * MIB);
 
@@ -199,10 +199,10 @@ async fn the_page_tells_what_there_is() {
 
     let data = pool.volume_data(&id);
     std::fs::rename(&data, data.with_extension("aside")).unwrap();
-    let unwell = got(&socket, "/api/volumes?unwell=1").await;
-    assert_eq!(unwell["matching"], 1);
-    assert_eq!(unwell["volumes"][0]["health"]["verdict"], "data-loss");
-    assert_eq!(unwell["volumes"][0]["health"]["problems"][0]["reason"], "BackingFileMissing");
+    let abnormal = got(&socket, "/api/volumes?abnormal=1").await;
+    assert_eq!(abnormal["matching"], 1);
+    assert_eq!(abnormal["volumes"][0]["health"]["verdict"], "data-loss");
+    assert_eq!(abnormal["volumes"][0]["health"]["problems"][0]["reason"], "BackingFileMissing");
     std::fs::rename(data.with_extension("aside"), &data).unwrap();
 }
 
@@ -307,7 +307,7 @@ async fn changes_need_the_token() {
         assert_eq!(answer.code, code, "{path} {body:.40}: {}", answer.body);
     }
     assert!(!daemon.log().contains(TOKEN), "the log has the token");
-    assert!(daemon.has_logged("a snapshot is asked for on the page"));
+    assert!(daemon.has_logged("taking a snapshot that was requested on the page"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -350,7 +350,7 @@ async fn lists_come_in_pages_and_can_be_searched() {
     assert_eq!((&found["matching"], names(&found).len()), (&json!(10), 1));
     assert_eq!(got(&socket, "/api/volumes?search=%25&pool=default").await["matching"], 0);
     assert_eq!(got(&socket, "/api/volumes?pool=other").await["matching"], 0);
-    assert_eq!(got(&socket, "/api/volumes?unwell=1").await["matching"], 0);
+    assert_eq!(got(&socket, "/api/volumes?abnormal=1").await["matching"], 0);
 }
 
 /// The other pool is shown, this one is named as hung, and its volumes are known from memory.
@@ -384,7 +384,7 @@ async fn a_hung_pool_does_not_hang_the_page() {
     })
     .await;
     let list = got(&socket, "/api/volumes").await;
-    assert_eq!(verdict(&list, "other"), "well");
+    assert_eq!(verdict(&list, "other"), "normal");
     assert_eq!(verdict(&list, "kept"), "inaccessible");
     let details = get(&socket, &format!("/api/volumes/{kept}")).await;
     assert_eq!(details.code, 503, "{}", details.body);
@@ -413,9 +413,9 @@ async fn a_page_that_others_could_reach_is_refused() {
 
     let checked = with_page(Launch::on(&pool)).0.run(&["serve", "--check"]);
     assert!(checked.stdout.contains("would serve the page on "), "{}", checked.stdout);
-    assert!(checked.stdout.contains("to look only"), "{}", checked.stdout);
+    assert!(checked.stdout.contains("read-only"), "{}", checked.stdout);
     let checked = token(TOKEN).run(&["serve", "--check"]);
-    assert!(checked.stdout.contains("with changes for those who have its token"));
+    assert!(checked.stdout.contains("with changes for holders of its token"));
     assert!(checked.stdout.contains("warning: every user of this machine can read the token"));
     assert!(!checked.stdout.contains(TOKEN));
 }

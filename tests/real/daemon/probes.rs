@@ -13,7 +13,7 @@ use crate::daemon::hung::{Frozen, on_pool, until};
 use crate::daemon::misconfigured::refused;
 
 /// Far more than an answer takes; reached only by a daemon that hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An address of this test alone.
 fn address() -> SocketAddr {
@@ -30,7 +30,7 @@ async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8(answer).unwrap()
     };
-    let answer = tokio::time::timeout(PATIENCE, talking).await.expect("no answer");
+    let answer = tokio::time::timeout(TIMEOUT, talking).await.expect("no answer");
     let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
     let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
     (code.unwrap_or_else(|| panic!("{answer:?}")), body.trim_end().to_owned())
@@ -156,7 +156,7 @@ async fn silent_connections_keep_no_probe_out() {
     // The last of them is not waited for without an end either.
     let mut last = silent.pop().unwrap();
     last.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
-    let ended = tokio::time::timeout(PATIENCE, last.read_to_end(&mut Vec::new())).await;
+    let ended = tokio::time::timeout(TIMEOUT, last.read_to_end(&mut Vec::new())).await;
     assert!(ended.is_ok(), "a connection without a request stays open");
 }
 

@@ -227,11 +227,11 @@ async fn descriptor_limit_is_raised_to_the_maximum() {
 }
 
 /// Far more than anything here takes; reached only by a daemon that accepts no connection.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `None`: there is no room in the queue of those who are not accepted yet, for as long as that.
 async fn connect(socket: &Path) -> Option<tokio::net::UnixStream> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match tokio::net::UnixStream::connect(socket).await {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -264,7 +264,7 @@ async fn idle_connections_do_not_exhaust_descriptors() {
         }
     }
     // Half of them are for connections; those who were just sent away count for a moment.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while descriptors(daemon.pid()) > FILES * 3 / 4 {
         let open = descriptors(daemon.pid());
         assert!(Instant::now() < deadline, "{open} of {FILES} descriptors are in use");
@@ -275,7 +275,7 @@ async fn idle_connections_do_not_exhaust_descriptors() {
         let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
         client.delete(&volume.volume_id).await.unwrap();
     };
-    tokio::time::timeout(PATIENCE, using).await.expect("a client that speaks is not served");
+    tokio::time::timeout(TIMEOUT, using).await.expect("a client that speaks is not served");
     daemon.terminate();
     assert!(!daemon.log().contains("cannot accept"), "{}", daemon.log_end());
 }

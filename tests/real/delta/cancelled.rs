@@ -6,7 +6,7 @@ use orlop_tests::*;
 use tonic::Streaming;
 
 /// Far more than anything here takes; reached only by what never happens.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const VOLUME: u64 = 256 * MIB;
 /// More than read at once, and one fewer than a connection may have: those that are dropped count until the
 /// daemon has seen it.
@@ -49,7 +49,7 @@ async fn hangup_cancels_the_comparison() {
     for _ in 0..STREAMS {
         open.push(open_delta(&client, &base, &target).await);
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while bytes_read(&daemon) - before < 8 * MIB {
         assert!(Instant::now() < deadline, "nothing is read");
         tokio::time::sleep(Duration::from_millis(1)).await;

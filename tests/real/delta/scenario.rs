@@ -12,7 +12,7 @@ use crate::delta::reported_blocks::{ReportedBlocks, open_allocated, open_delta};
 
 /// Seeds in a chapter.
 pub(crate) const STEPS: u64 = 20;
-const MOST_LIVE: usize = 3;
+const MAX_LIVE: usize = 3;
 const LARGEST: u64 = 10 * MIB;
 
 /// A snapshot, and all that its image holds.
@@ -87,7 +87,7 @@ impl<'a> Scenario<'a> {
         let base = self.rng.usize(..newest);
         self.compare(base, newest, figures).await;
         self.look(newest).await;
-        if self.taken.len() > MOST_LIVE {
+        if self.taken.len() > MAX_LIVE {
             let oldest = self.taken.remove(0);
             self.client.delete_snapshot(&oldest.id).await.unwrap();
         }

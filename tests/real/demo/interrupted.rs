@@ -102,7 +102,7 @@ fn next_demo_removes_what_a_killed_one_left() {
         assert_eq!(ended.code, 0, "{}\n{}", ended.stdout, ended.stderr);
         assert!(other.join("notes").exists(), "{}", ended.stdout);
         orlop_sys::file::remove_tree(&other).unwrap();
-        let said = format!("removed {}, which a demo left that was killed", left.display());
+        let said = format!("removed {}, which a killed demo had left", left.display());
         assert!(ended.stdout.contains(&said), "{}", ended.stdout);
         play.assert_nothing_is_left();
     }

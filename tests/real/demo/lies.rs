@@ -14,8 +14,8 @@ fn stopped_after(play: &Play, text: &str) -> (Demo, PathBuf) {
     let mut demo = play.begin(&["--size", SIZE]);
     demo.until(text);
     demo.send(Signal::STOP);
-    let [ground] = play.directories().try_into().unwrap();
-    (demo, ground)
+    let [directory] = play.directories().try_into().unwrap();
+    (demo, directory)
 }
 
 #[track_caller]
@@ -29,30 +29,30 @@ fn must_fail(play: &Play, demo: Demo, why: &str) {
 }
 
 /// Where the first bytes of the demo's file lie in its volume.
-fn place_of_data(ground: &Path) -> u64 {
-    let file = File::open(ground.join("volumes/data/data")).unwrap();
+fn place_of_data(directory: &Path) -> u64 {
+    let file = File::open(directory.join("volumes/data/data")).unwrap();
     extents(file, 0).next().unwrap().unwrap().physical
 }
 
-fn data_files(ground: &Path, kind: &str) -> Vec<PathBuf> {
-    let pool = mounts_in(ground);
+fn data_files(directory: &Path, kind: &str) -> Vec<PathBuf> {
+    let pool = mounts_in(directory);
     let objects = std::fs::read_dir(pool.join(kind)).unwrap();
     objects.map(|entry| entry.unwrap().path().join("data")).collect()
 }
 
-fn mounts_in(ground: &Path) -> PathBuf {
+fn mounts_in(directory: &Path) -> PathBuf {
     let all = orlop_sys::mounts::all_mounts().unwrap();
     let mut points = all.into_iter().map(|entry| entry.mount_point);
-    points.find(|point| point.starts_with(ground.join("pool"))).unwrap()
+    points.find(|point| point.starts_with(directory.join("pool"))).unwrap()
 }
 
 #[test]
 fn snapshots_that_change() {
     needs_root!();
     let play = Play::new();
-    let (demo, ground) = stopped_after(&play, " snapshot ");
-    let place = place_of_data(&ground);
-    for snapshot in data_files(&ground, "snapshots") {
+    let (demo, directory) = stopped_after(&play, " snapshot ");
+    let place = place_of_data(&directory);
+    for snapshot in data_files(&directory, "snapshots") {
         let file = File::options().write(true).open(snapshot).unwrap();
         file.write_all_at(&[0xa5; 4096], place).unwrap();
         file.sync_all().unwrap();
@@ -64,8 +64,8 @@ fn snapshots_that_change() {
 fn data_that_is_lost_while_the_daemon_is_down() {
     needs_root!();
     let play = Play::new();
-    let (demo, ground) = stopped_after(&play, " limit ");
-    let file = File::options().write(true).open(ground.join("volumes/data/data")).unwrap();
+    let (demo, directory) = stopped_after(&play, " limit ");
+    let file = File::options().write(true).open(directory.join("volumes/data/data")).unwrap();
     file.write_all_at(&[0xa5], 5 << 20).unwrap();
     file.sync_all().unwrap();
     drop(file);
@@ -76,13 +76,13 @@ fn data_that_is_lost_while_the_daemon_is_down() {
 fn snapshots_that_are_not_there() {
     needs_root!();
     let play = Play::new();
-    let (demo, ground) = stopped_after(&play, " write ");
+    let (demo, directory) = stopped_after(&play, " write ");
     // The daemon counts what is on its pool when it starts; here it does so in the middle.
     let mut demo = demo;
     demo.send(Signal::CONT);
     demo.until(" limit ");
     demo.send(Signal::STOP);
-    let snapshot = data_files(&ground, "snapshots").swap_remove(0);
+    let snapshot = data_files(&directory, "snapshots").swap_remove(0);
     orlop_sys::file::remove_tree(snapshot.parent().unwrap()).unwrap();
     must_fail(&play, demo, "are there after the restart");
 }

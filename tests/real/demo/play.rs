@@ -10,22 +10,22 @@ use orlop_tests::*;
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(super) const SIZE: &str = "16MiB";
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Where demos make their directories.
 pub(super) struct Play {
-    ground: Daemon,
+    directory: Daemon,
     /// Suffixes of its demos, which are in the names of their cgroups.
     seen: Arc<Mutex<Vec<String>>>,
 }
 
 impl Play {
     pub(super) fn new() -> Self {
-        Self { ground: Launch::without_pool().idle(), seen: Arc::default() }
+        Self { directory: Launch::without_pool().idle(), seen: Arc::default() }
     }
 
     pub(super) fn path(&self) -> PathBuf {
-        self.ground.launch().scratch().path().to_owned()
+        self.directory.launch().scratch().path().to_owned()
     }
 
     pub(super) fn begin(&self, words: &[&str]) -> Demo {
@@ -56,12 +56,12 @@ impl Play {
     }
 
     pub(super) fn run(&self, words: &[&str]) -> Ran {
-        let launch = self.ground.launch().clone();
+        let launch = self.directory.launch().clone();
         launch.without_env("CSI_ENDPOINT").without_env("ORLOP_RUN_DIR").run(words)
     }
 
     pub(super) fn devices_and_mounts(&self) -> Vec<String> {
-        self.ground.leaks()
+        self.directory.leaks()
     }
 
     /// Directories of demos.
@@ -155,7 +155,7 @@ impl Demo {
         self.note(&rest);
         let mut stderr = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let status = loop {
             match self.child.try_wait().unwrap() {
                 Some(status) => break status,

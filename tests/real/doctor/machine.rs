@@ -10,7 +10,7 @@ use orlop_tests::*;
 
 use crate::doctor::fixture::Fixture;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn attached(fixture: &Fixture, id: &str) -> LoopDevice {
     let options = AttachOptions { label: id, read_only: false, size: 16 * MIB };
@@ -312,7 +312,7 @@ async fn limits_of_a_device_that_is_gone_are_lifted() {
     fs::remove_file(in_run_dir(&fixture, "volumes").join(format!("{}.json", node.id))).unwrap();
     fixture.doctor(&["--repair"]).expect(0, &[("stray-device", "repaired")]);
     // By now the number may be that of another test's device, whose limit it would be.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while fixture.doctor(&[]).findings.is_empty() {
         assert!(Instant::now() < deadline, "a limit of no device is not found");
     }

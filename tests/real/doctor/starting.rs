@@ -10,12 +10,12 @@ use orlop_tests::*;
 use crate::doctor::fixture::Fixture;
 
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -93,7 +93,7 @@ async fn a_hung_pool_hides_no_other_and_a_start_waits_for_the_doctor() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     daemon.start_again();
     let client = daemon.client();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !client.capacity().await.is_ok_and(|answer| answer.available_capacity > 0) {
         assert!(Instant::now() < deadline, "{}", daemon.log_end());
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -105,7 +105,7 @@ async fn a_hung_pool_hides_no_other_and_a_start_waits_for_the_doctor() {
     assert!(printed().contains("pool well at"), "{}", printed());
     drop(frozen);
     until("the doctor ends", || looking.has_ended()).await;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while client.list_volumes().await.is_err() {
         assert!(Instant::now() < deadline, "{}", daemon.log_end());
         tokio::time::sleep(Duration::from_millis(50)).await;

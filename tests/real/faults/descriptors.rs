@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::faults::{PATIENCE, run};
+use crate::faults::{TIMEOUT, run};
 
 const VOLUME: u64 = 32 * MIB;
 
@@ -59,7 +59,7 @@ async fn daemon_recovers_from_descriptor_exhaustion() {
         create("third").send().await.unwrap_err();
     }
     limit(&daemon, 1024);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while open_files(&daemon) > before {
         assert!(Instant::now() < deadline, "{before} files were open before, now more");
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use orlop_sys::tool;
 use orlop_tests::*;
 
-use crate::faults::{PATIENCE, complaint, is_abnormal, run};
+use crate::faults::{TIMEOUT, complaint, is_abnormal, run};
 
 const VOLUME: u64 = 32 * MIB;
 
@@ -63,7 +63,7 @@ async fn a_disk_that_fails(fs: PoolFs) {
     Pattern::new(3).write(&mounted.data_path(), MIB);
 
     run("xfs_io", &["-x", "-c", "shutdown", text(&disks.path)]);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     // The filesystem itself notices when it writes to its journal.
     loop {
         expect_code(create("another").send().await, Code::Unavailable);
@@ -104,7 +104,7 @@ async fn a_disk_that_fails(fs: PoolFs) {
 
 /// A filesystem notices that its disk is gone when it writes to its journal; does the node tell?
 async fn gives_up(node: &OnNode) -> bool {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
         let written = File::create(node.target.join("late")).and_then(|file| file.sync_all());
         let condition = node.stats().await.unwrap().volume_condition.unwrap();

@@ -41,7 +41,7 @@ fn overcommitted(pool: &TestPool) -> Launch {
 
 /// Once all answers agree: while the kernel writes back, the space of the pool changes between two of them.
 async fn condition_everywhere(node: &OnNode, client: &Client) -> v1::VolumeCondition {
-    let deadline = std::time::Instant::now() + crate::faults::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::faults::TIMEOUT;
     loop {
         let on_node = node.stats().await.unwrap().volume_condition.unwrap();
         let by_controller = client.condition(&node.id).await.unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use orlop_sys::tool;
 use orlop_tests::*;
 
-use crate::faults::{PATIENCE, run};
+use crate::faults::{TIMEOUT, run};
 
 const VOLUME: u64 = 320 * MIB;
 
@@ -75,7 +75,7 @@ struct HeldMkfs {
 impl HeldMkfs {
     /// The process it runs in.
     async fn wait_for_start(&self) -> u32 {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.started.exists() {
             assert!(Instant::now() < deadline, "mkfs is not started");
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -148,7 +148,7 @@ async fn a_tool_that_hangs() {
     raw.unstage().await.unwrap();
 
     mkfs.let_go();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while let Err(status) = node.stage().await {
         assert_eq!(status.code(), Code::Aborted, "{status}");
         assert!(Instant::now() < deadline, "it is not staged");
@@ -187,7 +187,7 @@ async fn a_tool_that_outlives_its_daemon() {
     assert!(!staging.is_finished(), "not while mkfs is still to come");
     mkfs.let_go();
     // On a busy machine mkfs may take longer than a call waits for it.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut staged = staging.await.unwrap();
     while staged.as_ref().is_err_and(|status| status.code() == Code::Aborted) {
         assert!(Instant::now() < deadline, "{staged:?}");

@@ -9,7 +9,7 @@ use crate::group::{assert_no_snapshot, ids, members, take_down};
 const VOLUME: u64 = 320 * MIB;
 const ROUNDS: u64 = 24;
 /// Far more than it takes; reached only by what stays frozen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// btrfs is not among them: killed in the middle of a thaw, it turns read-only by itself (seen on
 /// Linux 6.18).
@@ -26,7 +26,7 @@ fn frozen_notes(pool: &TestPool) -> usize {
 
 async fn assert_all_go_on(writers: &[Workload], when: &str) {
     for writer in writers {
-        let waited = tokio::time::timeout(PATIENCE, writer.goes_on()).await;
+        let waited = tokio::time::timeout(TIMEOUT, writer.goes_on()).await;
         assert!(waited.is_ok(), "a filesystem is still frozen {when}");
     }
 }

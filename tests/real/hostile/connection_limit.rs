@@ -15,7 +15,7 @@ use crate::hostile::raw_http2::{
 };
 
 /// Reached only by what never happens.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const AT_ONCE: usize = 200;
 const TOLERATED: u64 = 256 * MIB;
 /// How often a served client does all that it does while the others are there.
@@ -105,7 +105,7 @@ impl Clients {
             std::thread::spawn(move || kind.visit(&socket, &storm))
         });
         let visitors = Self { threads: visits.collect(), storm };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while visitors.storm.arrived.load(Ordering::Acquire) < AT_ONCE {
             assert!(Instant::now() < deadline, "some cannot connect");
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -148,11 +148,11 @@ async fn mixed_connections_do_not_delay_clients() {
     let before = (descriptors(daemon.pid()), resident_bytes(daemon.pid()));
     let visitors = Clients::arrive(&daemon.launch().socket()).await;
     for _ in 0..ROUNDS {
-        let served = tokio::time::timeout(PATIENCE, is_served(&client, &daemon, &volume)).await;
+        let served = tokio::time::timeout(TIMEOUT, is_served(&client, &daemon, &volume)).await;
         served.expect("a client is not served");
     }
     visitors.leave();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while descriptors(daemon.pid()) > before.0 + 4 {
         let open = descriptors(daemon.pid());
         assert!(Instant::now() < deadline, "{} descriptors before, {open} after", before.0);
@@ -200,7 +200,7 @@ async fn longest_idle_connections_are_closed_beyond_the_limit() {
         silent
     });
     let mut silent = connecting.await.unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while let Some(first) = silent[..BEYOND].iter_mut().position(|stream| !is_closed(stream)) {
         assert!(Instant::now() < deadline, "{first}, one of the first, is still connected");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -232,7 +232,7 @@ async fn open_reflection_streams_do_not_lock_others_out() {
         stream
     };
     let streams: Vec<UnixStream> = (0..CONNECTIONS).map(|_| connect()).collect();
-    let probed = tokio::time::timeout(PATIENCE, async {
+    let probed = tokio::time::timeout(TIMEOUT, async {
         while !daemon.client().probe().await.unwrap_or(false) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

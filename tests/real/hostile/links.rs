@@ -14,7 +14,7 @@ use orlop_tests::*;
 
 const ROUNDS: usize = 30;
 /// Reached only if the daemon or the swapper never gets its turn.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Without a rest. After that there is one of 1 ms, next time of 2 ms, and so on up to half a second,
 /// then of 1 ms again: however slow it is, the daemon comes through now and then.
@@ -102,7 +102,7 @@ struct Rounds<'a> {
 
 impl<'a> Rounds<'a> {
     fn begin(swapper: &'a Swapper) -> Self {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         Self { swapper, linked_before: swapper.linked(), done: 0, won: 0, deadline }
     }
 

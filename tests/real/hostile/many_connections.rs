@@ -11,10 +11,10 @@ const CROWD: u32 = 10_000;
 /// A connection that says nothing costs some KiB, and most of them are not kept.
 const TOLERATED: u64 = 256 * MIB;
 /// Fewer than a process usually may have; those who were just sent away count for a moment.
-const MOST_DESCRIPTORS: usize = 1000;
+const MAX_DESCRIPTORS: usize = 1000;
 
 /// Reached only if no connection is closed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 const RESET: std::io::ErrorKind = std::io::ErrorKind::ConnectionReset;
 
@@ -42,10 +42,10 @@ fn crowd(socket: &Path) -> Vec<UnixStream> {
 
 /// Who was sent away is let go a moment later.
 async fn settled_descriptors(daemon: u32) -> usize {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let open = descriptors(daemon);
-        if open < MOST_DESCRIPTORS || Instant::now() >= deadline {
+        if open < MAX_DESCRIPTORS || Instant::now() >= deadline {
             return open;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -54,7 +54,7 @@ async fn settled_descriptors(daemon: u32) -> usize {
 
 /// As a caller does that finds the queue of the socket full.
 async fn until_connected(client: &Client) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match client.probe().await {
             Ok(ready) => return assert!(ready),
@@ -89,7 +89,7 @@ async fn ten_thousand_idle_connections_do_not_block_calls() {
         resident / MIB
     ));
     assert!(resident < before + TOLERATED, "{before} bytes became {resident}");
-    assert!(open < MOST_DESCRIPTORS, "{open} descriptors");
+    assert!(open < MAX_DESCRIPTORS, "{open} descriptors");
 
     let late = daemon.client();
     // The listener's queue may still be full of the others.
@@ -100,7 +100,7 @@ async fn ten_thousand_idle_connections_do_not_block_calls() {
 
     // Those who were silent for longest have gone.
     let mut first = waiting.swap_remove(0);
-    first.set_read_timeout(Some(PATIENCE)).unwrap();
+    first.set_read_timeout(Some(TIMEOUT)).unwrap();
     let reading = tokio::task::spawn_blocking(move || first.read_to_end(&mut Vec::new()));
     let ended = reading.await.unwrap().map_or_else(|error| error.kind() == RESET, |_| true);
     assert!(ended, "the first one is still connected");
@@ -147,7 +147,7 @@ async fn thousands_of_concurrent_calls_are_answered() {
         })
         .collect();
     let prober = daemon.client();
-    let probed = tokio::time::timeout(PATIENCE, prober.probe()).await;
+    let probed = tokio::time::timeout(TIMEOUT, prober.probe()).await;
     assert!(probed.expect("a probe waits for the flood").unwrap());
     let (mut done, mut put_off) = (0, 0);
     for call in calls {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use orlop_tests::*;
 
 /// Reached only by what never happens.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// As many as one connection may have.
 const CALLS: u32 = 256;
 
@@ -29,7 +29,7 @@ struct RawClient {
 impl RawClient {
     fn connect(socket: &Path) -> Self {
         let mut stream = UnixStream::connect(socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(PREFACE).unwrap();
         stream.write_all(&frame(SETTINGS, 0, 0, &[])).unwrap();
         Self { stream, next_call: 1 }
@@ -95,7 +95,7 @@ fn crowd(socket: &Path, connections: u32, calls: u32) -> Vec<RawClient> {
 }
 
 async fn until_logged(daemon: &Daemon, line: &str, times: usize) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while daemon.log().matches(line).count() < times {
         assert!(Instant::now() < deadline, "not {times} times: {line:?} in {}", daemon.log_end());
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -14,7 +14,7 @@ use crate::hostile::requests::{Known, call, descriptors, methods};
 
 const MUTATIONS: u64 = 1500;
 /// Reached only by a call that is never answered.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const REFUSALS: [Code; 7] = [
     Code::InvalidArgument,
     Code::NotFound,
@@ -170,7 +170,7 @@ async fn damaged_request_affects_only_what_it_names() {
         let right = request(method, &decoy.known);
         for _ in 0..each {
             let damaged = mutate(&right, &mut rng);
-            let answer = tokio::time::timeout(PATIENCE, call(&client, method, damaged.clone()));
+            let answer = tokio::time::timeout(TIMEOUT, call(&client, method, damaged.clone()));
             let answer = answer.await.unwrap_or_else(|_| {
                 panic!("{} is not answered: {damaged:02x?}", method.full_name())
             });

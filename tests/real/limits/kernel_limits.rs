@@ -9,7 +9,7 @@ use orlop_tests::*;
 use crate::limits::daemon_for;
 
 const NONE: [(&str, u64); 0] = [];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn volume(client: &Client, limits: &[(&str, &str)]) -> OnNode {
     let create = client.create("v").size(64 * MIB).block();
@@ -170,7 +170,7 @@ async fn a_deleted_volume_leaves_no_limit() {
 /// A container's cgroup is made after its volumes are published. On cgroup v2 the limit of the group
 /// above holds for it; on v1 it needs one itself.
 async fn is_limited(pods: &[&Cgroup], group: &Cgroup, device: (u32, u32), limits: &[(&str, u64)]) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     for pod in pods {
         let found =
             || if group.is_unified() { group.limits_of(device) } else { pod.limits_of(device) };

@@ -8,7 +8,7 @@ use orlop_tests::*;
 use crate::limits::daemon_for;
 
 const LIMIT: [(&str, u64); 1] = [("writeIops", 300)];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn limited_volume(client: &Client, name: &str) -> OnNode {
     let create = client.create(name).size(64 * MIB).block();
@@ -18,7 +18,7 @@ async fn limited_volume(client: &Client, name: &str) -> OnNode {
 
 #[track_caller]
 fn is_limited(group: &Cgroup, device: (u32, u32)) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while group.limits_of(device) != LIMIT {
         assert!(Instant::now() < deadline, "{}: {:?}", group.name, group.limits_of(device));
         std::thread::sleep(Duration::from_millis(5));
@@ -108,7 +108,7 @@ async fn a_group_that_is_gone_is_watched_no_longer() {
     for number in 0..50 {
         is_limited(&group.child(&format!("pod-{number}")), device);
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while watches(daemon.pid()) > before {
         assert!(Instant::now() < deadline, "{before} watches became {}", watches(daemon.pid()));
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -15,7 +15,7 @@ const FEW: u64 = 200;
 const SECONDS: u64 = 3;
 const PAGE: u64 = 4096;
 const DATA: u64 = SECONDS * LESS_SLOW;
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 struct Fixture {
     group: Cgroup,
@@ -72,7 +72,7 @@ fn assert_within(what: &str, measured: u64, set: u64) {
 /// A disk may be slow for a while for another reason, but a limit is never exceeded by so much.
 #[track_caller]
 fn assert_exceeds(what: &str, measure: impl Fn() -> u64, limit: u64) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let measured = measure();
         if measured > limit * 3 / 2 {

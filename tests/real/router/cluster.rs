@@ -9,7 +9,7 @@ use orlop_tests::*;
 use crate::daemon::metrics::with_metrics;
 
 const PORT: u16 = 7420;
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) struct Cluster {
     pub(crate) router: Daemon,
@@ -52,7 +52,7 @@ impl Cluster {
 
     /// A daemon looks for its peers every few seconds.
     pub(crate) async fn until_all_are_known(&self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         for daemon in self.nodes.iter().map(|node| &node.daemon).chain([&self.router]) {
             while let Err(status) = daemon.client().list_volumes().await {
                 assert!(Instant::now() < deadline, "{status}\n{}", daemon.log_end());

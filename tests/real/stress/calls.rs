@@ -12,7 +12,7 @@ use crate::stress::tally::Tally;
 
 const NODE: &str = "test-node";
 /// Far more than any call takes; reached only by one that hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) struct Caller {
     pub(crate) client: Client,
@@ -75,7 +75,7 @@ impl Caller {
     pub(crate) async fn call_until(mut self, deadline: Instant) -> (Tally, Option<String>) {
         while Instant::now() < deadline {
             let kind = self.choose();
-            let Ok(answer) = tokio::time::timeout(PATIENCE, self.call(kind.name)).await else {
+            let Ok(answer) = tokio::time::timeout(TIMEOUT, self.call(kind.name)).await else {
                 return (self.tally, Some(format!("{} was not answered", kind.name)));
             };
             let code = answer.as_ref().map_or_else(Status::code, |()| Code::Ok);

@@ -10,7 +10,7 @@ use orlop_tests::*;
 const NAMES: u64 = 3;
 const SIZE: u64 = MIB;
 /// Far more than any call takes; reached only by one that hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[derive(Clone)]
 struct Kept {
@@ -40,7 +40,7 @@ impl IsolatedClient {
     pub(crate) async fn call_until(mut self, deadline: Instant) -> u64 {
         while Instant::now() < deadline {
             self.calls += 1;
-            let step = tokio::time::timeout(PATIENCE, self.step()).await;
+            let step = tokio::time::timeout(TIMEOUT, self.step()).await;
             step.unwrap_or_else(|_| panic!("client {}: a call was not answered", self.number));
         }
         self.clean_up().await;

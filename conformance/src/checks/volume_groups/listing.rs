@@ -39,13 +39,13 @@ const CHECKS: &[Check] = &[
 ];
 
 /// Longer than any list that checks make.
-const MOST_PAGES: usize = 10_000;
+const MAX_PAGES: usize = 10_000;
 
 /// All pages with so many entries at most.
 async fn pages(t: &CheckContext, max_entries: i32) -> Outcome<Vec<Vec<VolumeGroup>>> {
     let mut pages = Vec::new();
     let mut token = String::new();
-    while pages.len() < MOST_PAGES {
+    while pages.len() < MAX_PAGES {
         let reply = t.ok(t.list_groups(max_entries, &token)).await?;
         let mut page = Vec::new();
         for entry in reply.entries {

@@ -120,7 +120,7 @@ impl Decoder {
 
 struct Input<'a>(&'a [u8]);
 
-const CUT_OFF: Malformed = Malformed("a truncated block of headers");
+const TRUNCATED: Malformed = Malformed("a truncated block of headers");
 
 impl<'a> Input<'a> {
     fn peek(&self) -> Option<u8> {
@@ -128,13 +128,13 @@ impl<'a> Input<'a> {
     }
 
     fn byte(&mut self) -> Result<u8, Malformed> {
-        let (first, rest) = self.0.split_first().ok_or(CUT_OFF)?;
+        let (first, rest) = self.0.split_first().ok_or(TRUNCATED)?;
         self.0 = rest;
         Ok(*first)
     }
 
     fn bytes(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (bytes, rest) = self.0.split_at_checked(length).ok_or(CUT_OFF)?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(TRUNCATED)?;
         self.0 = rest;
         Ok(bytes)
     }
@@ -159,7 +159,7 @@ impl<'a> Input<'a> {
     }
 
     fn string(&mut self) -> Result<Vec<u8>, Malformed> {
-        let is_huffman = self.peek().ok_or(CUT_OFF)? >= 0x80;
+        let is_huffman = self.peek().ok_or(TRUNCATED)? >= 0x80;
         let length = self.integer(7)?;
         let bytes = self.bytes(length)?;
         if is_huffman { huffman::decode(bytes) } else { Ok(bytes.to_vec()) }

@@ -23,7 +23,7 @@ pub(crate) enum Refusal {
 pub(crate) struct Code(u32);
 
 impl Refusals {
-    /// The first in what is written now.
+    /// The first refusal in these bytes.
     pub(crate) fn find(&mut self, mut written: &[u8]) -> Option<Refusal> {
         let mut found = None;
         while !written.is_empty() {
@@ -33,12 +33,12 @@ impl Refusals {
             let Some((byte, rest)) = written.split_first() else { break };
             written = rest;
             self.seen.push(*byte);
-            found = found.or(self.look());
+            found = found.or(self.parse_frame());
         }
         found
     }
 
-    fn look(&mut self) -> Option<Refusal> {
+    fn parse_frame(&mut self) -> Option<Refusal> {
         let (head, payload) = self.seen.split_at_checked(HEAD_BYTES)?;
         let head = Head::parse(head)?;
         let code_bytes = match head.kind {

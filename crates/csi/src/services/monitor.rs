@@ -1,4 +1,4 @@
-//! orlop.monitor.v1.Monitor: what a daemon says of itself to people on its machine.
+//! orlop.monitor.v1.Monitor: I/O, usage and events of this daemon, for `orlop top` and `orlop events`.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,11 +16,11 @@ use crate::proto::monitor::monitor_server;
 
 /// As many volumes as a node is meant to have.
 const MAX_VOLUMES: usize = 1000;
-/// Of volumes; as events, in one message.
+/// How many volumes one message lists.
 const MAX_USAGE: usize = 10_000;
-/// In one message, which stays far below the 4 MiB that gRPC allows.
+/// In one message. It stays far below gRPC's limit of 4 MiB.
 const MAX_EVENTS: usize = 500;
-/// A pool that answers another question at this moment, as of a scrape of metrics, is asked again.
+/// A pool that is busy with other queries, such as a scrape of metrics, is queried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 const RETRY_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -43,7 +43,7 @@ impl Monitor {
             node_id: self.features.node.id.to_string(),
             volumes: staged.volumes.iter().map(volume_io).collect(),
             left_out: u64::try_from(staged.left_out).unwrap_or(u64::MAX),
-            silent_pools: staged.silent_pools,
+            silent_pools: staged.missing_pools,
         })
     }
 
@@ -67,11 +67,11 @@ impl Monitor {
     ) -> Result<monitor::ListEventsResponse> {
         let log = self.executor.events();
         let after = if request.instance == log.instance() { request.after } else { 0 };
-        let most = match usize::try_from(request.max_entries) {
+        let limit = match usize::try_from(request.max_entries) {
             Ok(0) | Err(_) => MAX_EVENTS,
-            Ok(most) => most.min(MAX_EVENTS),
+            Ok(max) => max.min(MAX_EVENTS),
         };
-        let page = log.after(after, most);
+        let page = log.after(after, limit);
         Ok(monitor::ListEventsResponse {
             instance: log.instance().to_owned(),
             events: page.events.iter().map(|event| event_message(event)).collect(),
@@ -96,7 +96,7 @@ fn staged_io(engine: &Engine) -> Result<StagedIo> {
     let begun = Instant::now();
     loop {
         let found = engine.volume_io(MAX_VOLUMES)?;
-        if found.silent_pools.is_empty() || begun.elapsed() >= RETRY_TIMEOUT {
+        if found.missing_pools.is_empty() || begun.elapsed() >= RETRY_TIMEOUT {
             return Ok(found);
         }
         thread::sleep(RETRY_INTERVAL);

@@ -201,18 +201,18 @@ async fn read_error_ends_the_stream_with_its_status() {
 }
 
 /// Reached only by what never comes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is awaited in vain fails the test rather than hang it.
 async fn in_time<T>(what: &str, awaited: impl Future<Output = T>) -> T {
-    let came = tokio::time::timeout(PATIENCE, awaited).await;
+    let came = tokio::time::timeout(TIMEOUT, awaited).await;
     came.unwrap_or_else(|_| panic!("{what} never came"))
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what} never came");
+        assert!(begun.elapsed() < TIMEOUT, "{what} never came");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

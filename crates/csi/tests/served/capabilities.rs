@@ -199,8 +199,8 @@ async fn unhealthy_pool_fails_probe_with_its_reason() {
 #[tokio::test]
 async fn absent_pool_is_waited_for() {
     let plugin = Plugin::start().await;
-    let away = Error::unreachable("read pool", "no answer");
-    plugin.pool.fail_next("check_health", away);
+    let unreachable = Error::unreachable("read pool", "no answer");
+    plugin.pool.fail_next("check_health", unreachable);
     assert_eq!(probe(&plugin).await.unwrap(), Some(false));
     assert_eq!(probe(&plugin).await.unwrap(), Some(true));
 }

@@ -16,7 +16,7 @@ const RANGES: usize = 500;
 /// More than are kept.
 const OTHERS: usize = 600;
 /// Reached only if no connection is closed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// On a separate connection, which takes some forty messages ahead.
 async fn slow_reader(plugin: &Plugin) -> SnapshotMetadataClient<Channel> {
@@ -49,7 +49,7 @@ async fn slow_reader_is_not_treated_as_idle() {
     }
     // Connections that were idle for longer than the first of them are closed as well.
     let mut greeting = Vec::new();
-    let ended = tokio::time::timeout(PATIENCE, others[0].read_to_end(&mut greeting)).await;
+    let ended = tokio::time::timeout(TIMEOUT, others[0].read_to_end(&mut greeting)).await;
     assert!(ended.is_ok(), "no reader was disconnected");
 
     let mut received = 1;

@@ -13,7 +13,7 @@ use orlop_model::{
 use crate::engine::{Engine, PoolRef};
 use crate::sharing::sharing;
 
-/// What a filesystem writes at most when it is mounted, as far as it is likely: the replay of a log.
+/// How much mounting a filesystem is likely to write: the replay of a log.
 const MOUNT_BYTES: u64 = 16 << 20;
 
 impl Engine {
@@ -46,7 +46,7 @@ impl Engine {
     ) -> Result<()> {
         let aside = self.host().private_stage(&record.id)?;
         let request = MountRequest { device, fs, options: Vec::new(), read_only: false };
-        mounted_or_no_room(pool, &record.id, self.host().ensure_mounted(&request, &aside))?;
+        with_mount_shortage(pool, &record.id, self.host().ensure_mounted(&request, &aside))?;
         self.host().ensure_grown_mounted(device, fs, &aside)?;
         self.host().ensure_unmounted(&aside)?;
         self.host().ensure_target_removed(&aside)
@@ -59,8 +59,7 @@ impl Engine {
         }
     }
 
-    /// The tool writes in place: interrupted by a kill or for lack of room, it leaves a filesystem that is repaired only
-    /// by a check that asks nothing. The record says `growing` from before the tool runs until after it has ended. With
+    /// The tool writes in place. If it is killed or runs out of space, the filesystem has to be repaired by a forced check. The record says `growing` from before the tool runs until after it has ended. With
     /// that the next stage knows that the filesystem was sound and that nothing else has written to it since.
     fn ensure_grown_unmounted(
         &self,
@@ -79,16 +78,16 @@ impl Engine {
                 "the growth of the filesystem was interrupted: repairing it, then growing it again"
             );
             let repaired = self.host().repair_interrupted_growth(device, fs);
-            named_by_room(pool, &record.id, bytes, repaired)?;
+            with_shortage(pool, &record.id, bytes, repaired)?;
         }
         // Before the record says `growing`: whatever this finds is not due to the growth, and is not repaired by force.
         let checked = self.host().check_before_growth(device, fs);
-        named_by_room(pool, &record.id, bytes, checked)?;
+        with_shortage(pool, &record.id, bytes, checked)?;
         if !record.growing {
             self.set_growing(pool, record, true)?;
         }
         let grown = self.host().ensure_grown_unmounted(device, fs);
-        named_by_room(pool, &record.id, bytes, grown)?;
+        with_shortage(pool, &record.id, bytes, grown)?;
         self.set_growing(pool, record, false)
     }
 
@@ -274,7 +273,7 @@ impl Engine {
             DeviceSignature::Filesystem { fs: found, uuid, needs_check }
                 if found == fs && uuids.contains(&uuid) =>
             {
-                // What an interrupted growth has left is repaired when the growth goes on.
+                // The damage of an interrupted growth is repaired when the growth is continued.
                 if needs_check && !record.growing {
                     self.host().check_filesystem(device, fs)?;
                 }
@@ -318,9 +317,9 @@ impl Engine {
     }
 }
 
-/// A full pool shows on the device as an error of input and output, or not at all by number. So a failure on a device
-/// whose pool has no room left is named after that.
-fn named_by_room<T>(pool: &PoolRef, id: &VolumeId, bytes: u64, done: Result<T>) -> Result<T> {
+/// A full pool appears on the device as an I/O error. So a failure on a device whose pool has no space left is reported
+/// as a lack of space.
+fn with_shortage<T>(pool: &PoolRef, id: &VolumeId, bytes: u64, done: Result<T>) -> Result<T> {
     let Err(failure @ Error::Failed { .. }) = done else { return done };
     match pool.provisioner().check_takes(id, bytes) {
         Err(Error::Exhausted(shortage)) => {
@@ -331,6 +330,6 @@ fn named_by_room<T>(pool: &PoolRef, id: &VolumeId, bytes: u64, done: Result<T>) 
 }
 
 /// The same, for mounting a filesystem.
-pub(super) fn mounted_or_no_room<T>(pool: &PoolRef, id: &VolumeId, done: Result<T>) -> Result<T> {
-    named_by_room(pool, id, MOUNT_BYTES, done)
+pub(super) fn with_mount_shortage<T>(pool: &PoolRef, id: &VolumeId, done: Result<T>) -> Result<T> {
+    with_shortage(pool, id, MOUNT_BYTES, done)
 }

@@ -111,7 +111,7 @@ impl Sharing for LocalPool<'_> {
         Ok(())
     }
 
-    fn device_trouble(&self, _: &VolumeId) -> Result<Option<String>> {
+    fn device_problem(&self, _: &VolumeId) -> Result<Option<String>> {
         Ok(None)
     }
 

@@ -162,10 +162,10 @@ impl Sharing for SharedPool<'_> {
     }
 
     fn check_reachable(&self, id: &VolumeId) -> Result<()> {
-        match self.side.device_trouble(id)? {
+        match self.side.device_problem(id)? {
             None => Ok(()),
-            Some(trouble) => Err(Error::precondition(format!(
-                "cannot use volume {id}: {trouble}; unpublish and unstage it here, then stage it again"
+            Some(problem) => Err(Error::precondition(format!(
+                "cannot use volume {id}: {problem}; unpublish and unstage it here, then stage it again"
             ))),
         }
     }
@@ -212,8 +212,8 @@ impl Sharing for SharedPool<'_> {
         }
     }
 
-    fn device_trouble(&self, id: &VolumeId) -> Result<Option<String>> {
-        self.side.device_trouble(id)
+    fn device_problem(&self, id: &VolumeId) -> Result<Option<String>> {
+        self.side.device_problem(id)
     }
 
     fn inline_elsewhere(&self, id: &VolumeId) -> Result<Option<NodeId>> {

@@ -10,7 +10,7 @@ use orlop_model::{ContentSource, DeviceAccess, Error, Pool, UnservedDevice, Volu
 
 use crate::fixture::*;
 
-fn away() -> Error {
+fn unreachable() -> Error {
     Error::unreachable("connect", "no answer")
 }
 
@@ -18,7 +18,7 @@ fn away() -> Error {
 fn without_far(fixture: &Fixture) -> Engine {
     let near = Arc::clone(&fixture.pools[0]);
     let near = Engine::new(vec![near], Arc::clone(&fixture.host) as _, settings()).unwrap();
-    near.with_absent(AbsentPool { name: "far".to_owned(), why: away(), is_hung: false })
+    near.with_absent(AbsentPool { name: "far".to_owned(), why: unreachable(), is_hung: false })
 }
 
 fn fixture() -> Fixture {
@@ -59,7 +59,7 @@ fn objects_on_an_absent_pool_are_unreachable_not_missing() {
     // It may be there that this name is taken.
     refused!(engine.create_volume(&volume("v")), Error::Unreachable { .. });
     assert_eq!(engine.capacity(&capacity(Some("far"))).unwrap().available, 0);
-    assert!(!fixture.host.mounts().is_empty(), "the successor took a volume away that is in use");
+    assert!(!fixture.host.mounts().is_empty(), "the successor unmounted a volume that is in use");
 }
 
 #[test]
@@ -105,9 +105,9 @@ fn one_healthy_pool_keeps_the_plugin_healthy() {
     assert_eq!(mistaken.check_health().map(|report| report.failed), Ok(vec![mistake.clone()]));
 
     // Nothing else serves. What waiting does not mend comes first.
-    fixture.pools[0].fail_next("check_health", away());
+    fixture.pools[0].fail_next("check_health", unreachable());
     refused!(engine.check_health(), Error::Unreachable { .. });
-    fixture.pools[0].fail_next("check_health", away());
+    fixture.pools[0].fail_next("check_health", unreachable());
     assert_eq!(mistaken.check_health().map(|report| report.failed), Err(mistake));
 }
 
@@ -130,13 +130,13 @@ fn copy_does_not_wait_for_pools_without_its_source() {
     refused!(engine.create_volume(&copy), Error::Unreachable { .. });
 }
 
-/// Known, and away since: only what could be there has to wait for it.
+/// Known, and unreachable since: only what could be there has to wait for it.
 #[test]
 fn unreachable_shared_pool_does_not_affect_other_pools() {
     let fixture = fixture();
     fixture.pools[1].share_with(&[&node(HERE)]);
     let far = fixture.create_as(on("far", "far"));
-    let lose = |call| fixture.pools[1].fail_next(call, away());
+    let lose = |call| fixture.pools[1].fail_next(call, unreachable());
     for call in ["volume", "snapshot", "capacity"] {
         lose(call);
     }
@@ -233,7 +233,7 @@ fn volume_of_an_absent_pool_is_let_go_unless_it_hangs() {
     };
     known(true);
     let absent = without_far(&fixture);
-    let hung = AbsentPool { name: "far".to_owned(), why: away(), is_hung: true };
+    let hung = AbsentPool { name: "far".to_owned(), why: unreachable(), is_hung: true };
     let hung = absent.with_absent(hung);
     let (volume, staging, target) = (issued(&id), path(STAGING), path(TARGET));
     refused!(hung.unpublish_volume(&volume, &target), Error::Unreachable { .. });

@@ -116,16 +116,16 @@ fn failing_pool_does_not_hide_other_pools() {
         pool("well", &zone("z1"), 50 * GIB),
     ]);
     let whole = ask(&fixture, &anything()).available;
-    for error in [Error::failed("statfs", "broken on purpose"), away()] {
+    for error in [Error::failed("statfs", "broken on purpose"), unreachable()] {
         fixture.pools[0].fail_next("capacity", error);
         let rest = ask(&fixture, &anything()).available;
         assert!(rest > 0 && rest < whole, "{rest} of {whole}");
     }
-    fixture.pools[0].fail_next("capacity", away());
+    fixture.pools[0].fail_next("capacity", unreachable());
     let query = CapacityQuery { parameters: parameters(&[("pool", "sick")]), ..anything() };
     assert_eq!(ask(&fixture, &query).available, 0);
 }
 
-fn away() -> Error {
+fn unreachable() -> Error {
     Error::unreachable("statfs", "read-only")
 }

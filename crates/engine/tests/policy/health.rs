@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use orlop_engine::request::{CreateSnapshot, SnapshotFilter, StageVolume, UnwellVolume, VolumeRef};
+use orlop_engine::request::{
+    AbnormalVolume, CreateSnapshot, SnapshotFilter, StageVolume, VolumeRef,
+};
 use orlop_engine::{AbsentPool, Engine};
 use orlop_host::memory::Op;
 use orlop_model::HealthReason::*;
@@ -26,7 +28,7 @@ fn make_sick(fixture: &Fixture, id: &VolumeId) {
     fixture.pool().set_condition(id, Condition::abnormal(PoolFull, "below the floor"));
 }
 
-fn ids(entries: &[UnwellVolume]) -> Vec<VolumeId> {
+fn ids(entries: &[AbnormalVolume]) -> Vec<VolumeId> {
     entries.iter().map(|entry| entry.id.clone()).collect()
 }
 
@@ -37,14 +39,14 @@ fn a_list_leaves_out_what_is_well_and_comes_in_pages() {
     made.sort();
     let sick: Vec<_> = made.iter().step_by(2).cloned().collect();
     sick.iter().for_each(|id| make_sick(&fixture, id));
-    let all = fixture.engine.list_unwell_volumes(None, 0).unwrap();
+    let all = fixture.engine.list_abnormal_volumes(None, 0).unwrap();
     assert_eq!((ids(&all.entries), all.next), (sick.clone(), None));
     assert_eq!(reasons(&all.entries[0].problems), [PoolFull]);
 
     let mut paged = Vec::new();
     let mut after = None;
     loop {
-        let page = fixture.engine.list_unwell_volumes(after.as_ref(), 2).unwrap();
+        let page = fixture.engine.list_abnormal_volumes(after.as_ref(), 2).unwrap();
         assert!(page.entries.len() <= 2);
         paged.extend(ids(&page.entries));
         after = page.next;
@@ -57,15 +59,15 @@ fn a_list_leaves_out_what_is_well_and_comes_in_pages() {
 
 /// Far apart, so that one entry takes more than one batch of volumes.
 #[test]
-fn two_unwell_volumes_among_many_are_found() {
+fn two_abnormal_volumes_among_many_are_found() {
     let fixture = Fixture::with_pools(vec![pool("default", &zone("z1"), 2000 * GIB)]);
     let mut made: Vec<_> = (0..1200).map(|n| fixture.create(&format!("v{n}"))).collect();
     made.sort();
     let sick = [made[3].clone(), made[1190].clone()];
     sick.iter().for_each(|id| make_sick(&fixture, id));
-    let first = fixture.engine.list_unwell_volumes(None, 1).unwrap();
+    let first = fixture.engine.list_abnormal_volumes(None, 1).unwrap();
     assert_eq!((ids(&first.entries), &first.next), (sick[..1].to_vec(), &Some(sick[0].clone())));
-    let second = fixture.engine.list_unwell_volumes(first.next.as_ref(), 1).unwrap();
+    let second = fixture.engine.list_abnormal_volumes(first.next.as_ref(), 1).unwrap();
     assert_eq!((ids(&second.entries), second.next), (sick[1..].to_vec(), None));
 }
 
@@ -84,9 +86,9 @@ fn lists_go_across_pools() {
     fixture.pools[1].set_condition(&other, Condition::abnormal(PoolFull, "full"));
     let mut expected = [one, other];
     expected.sort();
-    let first = fixture.engine.list_unwell_volumes(None, 1).unwrap();
+    let first = fixture.engine.list_abnormal_volumes(None, 1).unwrap();
     assert_eq!(ids(&first.entries), expected[..1]);
-    let second = fixture.engine.list_unwell_volumes(first.next.as_ref(), 1).unwrap();
+    let second = fixture.engine.list_abnormal_volumes(first.next.as_ref(), 1).unwrap();
     assert_eq!((ids(&second.entries), second.next), (expected[1..].to_vec(), None));
 }
 
@@ -97,7 +99,7 @@ fn a_damaged_record_is_a_reason() {
     assert_eq!(fixture.engine.volume_problems(&id).unwrap(), []);
     fixture.pool().damage_volume(&id, "the record is torn");
     assert_eq!(reasons(&fixture.engine.volume_problems(&id).unwrap()), [RecordDamaged]);
-    let listed = fixture.engine.list_unwell_volumes(None, 0).unwrap().entries;
+    let listed = fixture.engine.list_abnormal_volumes(None, 0).unwrap().entries;
     assert_eq!(listed[0].problems, fixture.engine.volume_problems(&id).unwrap());
 }
 
@@ -126,7 +128,7 @@ fn volumes_of_an_absent_pool_are_not_called_healthy() {
     let why = Error::unreachable("connect", "no answer");
     let absent = AbsentPool { name: "far".to_owned(), why, is_hung: false };
     let engine = engine.with_absent(absent);
-    refused!(engine.list_unwell_volumes(None, 0), Error::Unreachable { .. });
+    refused!(engine.list_abnormal_volumes(None, 0), Error::Unreachable { .. });
     refused!(engine.volume_problems(&id), Error::Unreachable { .. });
     // It is in use on this node, so it is known here.
     let found = engine.node_volume_problems(&issued(&id), &[]).unwrap();
@@ -135,7 +137,7 @@ fn volumes_of_an_absent_pool_are_not_called_healthy() {
 }
 
 #[test]
-fn a_volume_in_use_is_looked_at_where_it_is() {
+fn a_volume_in_use_is_checked_on_its_node() {
     let fixture = Fixture::new();
     let id = fixture.create("v");
     refused!(on_node(&fixture, &id, &[]), Error::NotOnNode(_));

@@ -27,7 +27,7 @@ fn volumes_of_all_pools_are_listed_by_name() {
     for (name, pool) in [("b", "one"), ("c", "two"), ("a", "two"), ("<script>", "one")] {
         fixture.create_as(in_pool(name, pool));
     }
-    let view = fixture.engine.volumes_in_view();
+    let view = fixture.engine.volume_listing();
     let names: Vec<_> = view.volumes.iter().map(|it| it.record().unwrap().name.as_str()).collect();
     assert_eq!(names, ["<script>", "a", "b", "c"]);
     assert_eq!(view.volumes[1].pool, "two");
@@ -41,11 +41,11 @@ fn snapshots_of_a_deleted_volume_are_found_by_its_id() {
     fixture.snapshot("first", &gone);
     fixture.snapshot("second", &gone);
     fixture.engine.delete_volume(&gone).unwrap();
-    let view = fixture.engine.volumes_in_view();
+    let view = fixture.engine.volume_listing();
     let found: BTreeMap<_, _> =
         view.volumes.iter().map(|it| (it.id.clone(), it.snapshots)).collect();
     assert_eq!(found, BTreeMap::from([(kept, Some(0)), (gone.clone(), Some(2))]));
-    let (volume, copies) = fixture.engine.copies_in_view(&gone).unwrap();
+    let (volume, copies) = fixture.engine.volume_and_copies(&gone).unwrap();
     assert!(matches!(volume.state, VolumeState::Deleted));
     assert_eq!(copies.snapshots.len(), 2);
 }
@@ -65,13 +65,13 @@ fn copies_of_copies_belong_to_the_volume() {
     let of_clone = fixture.snapshot("of the clone", &cloned);
     fixture.create("unrelated");
 
-    let (_, copies) = fixture.engine.copies_in_view(&original).unwrap();
+    let (_, copies) = fixture.engine.volume_and_copies(&original).unwrap();
     let snapshots: Vec<_> = copies.snapshots.iter().map(|it| it.record.id.clone()).collect();
     assert_eq!(snapshots, [snapshot, of_clone]);
     let volumes: Vec<_> = copies.volumes.iter().map(|it| it.id.clone()).collect();
     assert_eq!(volumes, [restored, cloned]);
     assert_eq!(copies.snapshots[0].exclusive_bytes, Some(8192));
-    assert!(!copies.is_cut);
+    assert!(!copies.is_truncated);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_snapshot_that_cannot_be_measured_is_listed() {
     let id = fixture.create("v");
     fixture.snapshot("s", &id);
     fixture.pool().fail_next("exclusive_bytes", Error::failed("read", "the disk fails"));
-    let (_, copies) = fixture.engine.copies_in_view(&id).unwrap();
+    let (_, copies) = fixture.engine.volume_and_copies(&id).unwrap();
     assert_eq!(copies.snapshots.len(), 1);
     assert_eq!(copies.snapshots[0].exclusive_bytes, None);
 }
@@ -92,12 +92,12 @@ fn a_pool_that_fails_leaves_the_others_in_view() {
     let ids = [fixture.create_as(sick), fixture.create_as(well)];
     let full = Condition::abnormal(HealthReason::PoolFull, "below the floor");
     fixture.pools[0].set_condition(&ids[0], full);
-    let conditions = fixture.engine.conditions_in_view(&ids);
+    let conditions = fixture.engine.conditions_by_id(&ids);
     assert!(conditions[0].is_abnormal() && !conditions[1].is_abnormal());
 
     let why = Error::unreachable("open pool three", "its disk is missing");
     let absent = AbsentPool { name: "three".to_owned(), why, is_hung: false };
-    let view = fixture.engine.with_absent(absent).volumes_in_view();
+    let view = fixture.engine.with_absent(absent).volume_listing();
     assert_eq!(view.volumes.len(), 2);
     let [(name, why)] = view.incomplete.as_slice() else { panic!("{:?}", view.incomplete) };
     assert_eq!(name, "three");
@@ -111,9 +111,9 @@ fn thousands_of_copies_are_cut_to_the_newest() {
     for number in 0..520 {
         fixture.snapshot(&format!("s{number}"), &id);
     }
-    let (volume, copies) = fixture.engine.copies_in_view(&id).unwrap();
+    let (volume, copies) = fixture.engine.volume_and_copies(&id).unwrap();
     assert_eq!(copies.snapshots.len(), 500);
-    assert!(copies.is_cut && volume.snapshots.is_none());
+    assert!(copies.is_truncated && volume.snapshots.is_none());
     let newest = copies.snapshots.last().unwrap();
     assert_eq!(newest.record.name.as_str(), "s519");
 }
@@ -123,5 +123,5 @@ fn an_id_that_was_never_issued_is_refused() {
     let fixture = Fixture::new();
     let id = fixture.create("v");
     fixture.engine.delete_volume(&id).unwrap();
-    assert!(matches!(fixture.engine.copies_in_view(&id), Err(Error::NoSuchVolume(_))));
+    assert!(matches!(fixture.engine.volume_and_copies(&id), Err(Error::NoSuchVolume(_))));
 }

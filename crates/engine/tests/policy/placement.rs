@@ -51,12 +51,12 @@ fn default_is_the_pool_with_most_space() {
 #[test]
 fn absent_pool_is_skipped() {
     let fixture = three_pools();
-    let away = || Error::unreachable("open", "EROFS");
-    fixture.pools[0].fail_next("begin_volume", away());
+    let unreachable = || Error::unreachable("open", "EROFS");
+    fixture.pools[0].fail_next("begin_volume", unreachable());
     assert_eq!(placed(&fixture, volume("a")), "slow");
-    fixture.pools[0].fail_next("commit", away());
+    fixture.pools[0].fail_next("commit", unreachable());
     refused!(fixture.engine.create_volume(&volume("b")), Error::Unreachable { .. });
-    fixture.pools[0].fail_next("begin_volume", away());
+    fixture.pools[0].fail_next("begin_volume", unreachable());
     refused!(fixture.engine.create_volume(&in_pool("c", "fast")), Error::Unreachable { .. });
 }
 

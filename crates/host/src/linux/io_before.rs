@@ -1,5 +1,5 @@
-//! What a device had done before a volume was attached to it. The kernel counts by the number of a device, and volumes
-//! have one number after another; so the counts of the moment are kept in the run directory, and taken off later.
+//! The I/O counters of a device at the time when a volume was attached to it. The kernel counts for each device number, and
+//! volumes reuse numbers, so these counts are stored in the run directory and subtracted later.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) struct IoBefore {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Baseline {
     volume: VolumeId,
-    /// Of the attachment; unknown before Linux 5.15.
+    /// The sequence number of the attachment; unknown before Linux 5.15.
     sequence: Option<u64>,
     reads: u64,
     bytes_read: u64,
@@ -35,7 +35,7 @@ impl IoBefore {
         Self { files: RunFiles::new(directory) }
     }
 
-    /// Again for the same attachment, it changes nothing.
+    /// Idempotent for the same attachment.
     pub(super) fn note(&self, volume: &VolumeId, device: &Device) -> Result<()> {
         let sequence = loopdev::sequence_of(device.major, device.minor);
         let known = self.read(device)?;
@@ -62,13 +62,13 @@ impl IoBefore {
         self.files.write(&name_of(device), &text)
     }
 
-    /// Since the attachment; since ever, where that is not known.
+    /// The I/O since the attachment, or since the start of the machine if no counts are stored.
     pub(super) fn since(&self, device: &Device) -> Result<DeviceIo> {
         let now = counted(device)?;
         let sequence = loopdev::sequence_of(device.major, device.minor);
         let before = self.read(device)?.filter(|before| before.sequence == sequence);
-        // Counts that went down are another device's.
-        Ok(before.and_then(|before| before.taken_off(&now)).unwrap_or(now))
+        // Counters that are lower than the stored ones belong to another device.
+        Ok(before.and_then(|before| before.subtracted_from(&now)).unwrap_or(now))
     }
 
     fn read(&self, device: &Device) -> Result<Option<Baseline>> {
@@ -79,7 +79,7 @@ impl IoBefore {
 }
 
 impl Baseline {
-    fn taken_off(&self, now: &DeviceIo) -> Option<DeviceIo> {
+    fn subtracted_from(&self, now: &DeviceIo) -> Option<DeviceIo> {
         let left = |now: Duration, before: u64| now.checked_sub(Duration::from_millis(before));
         Some(DeviceIo {
             reads: now.reads.checked_sub(self.reads)?,

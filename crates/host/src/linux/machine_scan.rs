@@ -255,15 +255,15 @@ fn uses_of(labelled: &LabelledDevice) -> Result<Uses> {
     Ok(Uses { mounted: shown.into_iter().map(|entry| entry.mount_point).collect(), lasting })
 }
 
-/// A process that a container runtime starts has a copy of every mount until it has its own root: a
-/// use that ends within a second is none.
-fn lasting_use(mut look: impl FnMut() -> Option<String>) -> Option<String> {
-    const LOOKS: u32 = 10;
+/// A process that a container runtime starts has a copy of every mount until it has its own root, so a use that ends
+/// within a second is ignored.
+fn lasting_use(mut find_user: impl FnMut() -> Option<String>) -> Option<String> {
+    const POLLS: u32 = 10;
     const POLL_INTERVAL: Duration = Duration::from_millis(100);
-    let mut user = look()?;
-    for _ in 1..LOOKS {
+    let mut user = find_user()?;
+    for _ in 1..POLLS {
         thread::sleep(POLL_INTERVAL);
-        user = look()?;
+        user = find_user()?;
     }
     Some(user)
 }

@@ -74,7 +74,7 @@ impl RunDirectory {
     }
 
     pub(super) fn take(&self) -> Result<RunDirectoryLock> {
-        let attempt = file::lock_after_looks(&self.lock_file(), LOCK_TIMEOUT);
+        let attempt = file::lock_after_brief_owners(&self.lock_file(), LOCK_TIMEOUT);
         match attempt.map_err(cannot("lock the run directory"))? {
             LockAttempt::Taken(lock) => {
                 Ok(RunDirectoryLock { presence: Some(self.enter()?), _lock: lock })

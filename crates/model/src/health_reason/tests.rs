@@ -14,9 +14,9 @@ fn words_are_distinct_and_in_camel_case() {
 }
 
 #[test]
-fn a_pool_that_is_away_is_not_one_with_errors() {
-    let away = Error::unreachable("use pool main", "its disk is not mounted");
-    assert_eq!(HealthReason::of(&away), HealthReason::PoolUnreachable);
+fn an_absent_pool_is_not_one_with_errors() {
+    let unreachable = Error::unreachable("use pool main", "its disk is not mounted");
+    assert_eq!(HealthReason::of(&unreachable), HealthReason::PoolUnreachable);
     let failed = Error::failed("inspect the data", "Input/output error");
     assert_eq!(HealthReason::of(&failed), HealthReason::PoolErrors);
     let damaged = Error::damaged("volume a", "its record cannot be read");

@@ -1,5 +1,5 @@
-//! Do the directories keep apart from each other? Compared is where paths lead, not how they are
-//! written: through links, `..` and bind mounts, also to what is still to be made.
+//! Checks that the configured directories do not overlap. Paths are compared after links, `..` and bind mounts are
+//! resolved, also those of directories that do not exist yet.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -111,26 +111,26 @@ fn check_registry(sockets: &[(&str, &Path, DirectoryLocation)]) -> Result<(), Co
 struct DirectoryLocation {
     written: PathBuf,
     resolved: PathBuf,
-    /// Device and inode of the directory, if it is there.
+    /// Device and inode of the directory, if it exists.
     inode: Option<(u64, u64)>,
-    /// The same of all directories that it is in.
-    around: Vec<(u64, u64)>,
+    /// Device and inode of each directory above it.
+    ancestors: Vec<(u64, u64)>,
 }
 
 impl DirectoryLocation {
     fn of(path: &Path) -> Self {
         let (answer, answered) = mpsc::channel();
-        let looked_at = path.to_owned();
-        // If it hangs, it keeps the rights that this process gives up next, but only looks.
-        let looking = thread::Builder::new().spawn(move || {
-            // Not heard any more if it took too long.
-            let _ = answer.send(Self::look(&looked_at));
+        let written = path.to_owned();
+        // A thread that hangs keeps the rights that this process gives up next, but it only reads.
+        let resolving = thread::Builder::new().spawn(move || {
+            // The receiver is gone if it took too long.
+            let _ = answer.send(Self::resolved(&written));
         });
-        let Ok(looking) = looking else { return Self::as_written(path) };
+        let Ok(resolving) = resolving else { return Self::as_written(path) };
         match answered.recv_timeout(RESOLVE_TIMEOUT) {
             Ok(location) => {
-                // Rights belong to threads, so it has to end before this process gives up its own.
-                let _ = looking.join();
+                // Each thread has rights of its own, so this one has to end before the process gives up its rights.
+                let _ = resolving.join();
                 location
             }
             Err(_) => Self::as_written(path),
@@ -139,18 +139,18 @@ impl DirectoryLocation {
 
     fn as_written(path: &Path) -> Self {
         let written = path.to_owned();
-        Self { resolved: without_detours(path), written, inode: None, around: Vec::new() }
+        Self { resolved: lexically_normalized(path), written, inode: None, ancestors: Vec::new() }
     }
 
-    fn look(path: &Path) -> Self {
+    fn resolved(path: &Path) -> Self {
         let resolved = resolve(path);
         let inode = inode_of(&resolved);
-        let around = resolved.ancestors().skip(1).filter_map(inode_of).collect();
-        Self { written: path.to_owned(), resolved, inode, around }
+        let ancestors = resolved.ancestors().skip(1).filter_map(inode_of).collect();
+        Self { written: path.to_owned(), resolved, inode, ancestors }
     }
 
     fn is_within(&self, other: &Self) -> bool {
-        let inodes = || self.inode.iter().chain(&self.around);
+        let inodes = || self.inode.iter().chain(&self.ancestors);
         self.resolved.starts_with(&other.resolved)
             || other.inode.is_some_and(|other| inodes().any(|inode| *inode == other))
     }
@@ -174,18 +174,18 @@ impl std::fmt::Display for DirectoryLocation {
     }
 }
 
-/// What is there of the path is looked up; the rest will be made as it is written.
+/// The part of the path that exists is resolved; the rest will be made as it is written.
 fn resolve(path: &Path) -> PathBuf {
     let known = path.ancestors().find_map(|there| Some((there, fs::canonicalize(there).ok()?)));
     match known {
         Some((there, real)) => {
-            without_detours(&real.join(path.strip_prefix(there).unwrap_or(path)))
+            lexically_normalized(&real.join(path.strip_prefix(there).unwrap_or(path)))
         }
-        None => without_detours(path),
+        None => lexically_normalized(path),
     }
 }
 
-fn without_detours(path: &Path) -> PathBuf {
+fn lexically_normalized(path: &Path) -> PathBuf {
     let mut direct = PathBuf::new();
     for component in path.components() {
         match component {

@@ -1,5 +1,4 @@
-//! The settings as they hold, with all defaults, as a file that means the same. There are no secrets in it: keys
-//! are in files of which it has the paths.
+//! The settings in effect, with all defaults, as a configuration file. It has no secrets: of keys it has the paths.
 
 use std::fmt::{Display, Write};
 use std::path::Path;
@@ -42,7 +41,7 @@ pub(crate) fn effective(config: &Config, sockets: Option<&Sockets>) -> String {
     text.text
 }
 
-/// What was given stands behind the default.
+/// The given filter follows the default in the text.
 fn level(filter: &str) -> &str {
     filter.strip_prefix(DEFAULT_LEVEL).and_then(|rest| rest.strip_prefix(',')).unwrap_or(filter)
 }
@@ -142,7 +141,7 @@ impl Text<'_> {
         }
     }
 
-    /// Names only, as they are written, and without the node.
+    /// Names only, as in the settings, and without the node.
     fn topology(&mut self, config: &Config) {
         let segments = config.topology.segments().filter_map(|(key, value)| {
             let name = key.rsplit('/').next().unwrap_or(key);

@@ -1,4 +1,4 @@
-//! Other daemons: which ones calls are carried to, and where they reach this one.
+//! Peers: the daemons that calls are forwarded to, and the address at which they reach this one.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub(crate) struct PeerConfig {
     pub(crate) files: TlsFiles,
 }
 
-/// `None`: this daemon neither carries calls nor answers those of others.
+/// `None`: this daemon neither forwards calls nor answers those of peers.
 pub(super) fn validate(
     given: PeerSettings,
     node: &NodeId,
@@ -28,7 +28,7 @@ pub(super) fn validate(
     if is_router && addresses.is_empty() {
         return Err(ConfigError::new(
             "ORLOP_PEERS",
-            "is not set, and a router has no pools; name the daemons to carry calls to, as HOST:PORT",
+            "is not set, and a router has no pools; name the daemons to forward calls to, as HOST:PORT",
         ));
     }
     for address in &addresses {

@@ -18,7 +18,7 @@ use tonic::{Response, Status};
 use super::failure::Failure;
 use super::interrupt::Interrupt;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 const FILESYSTEM: &str = "xfs";
 
 /// What a volume begins with.
@@ -44,17 +44,17 @@ pub(super) struct DemoVolume {
 pub(super) struct Calls {
     channel: Channel,
     interrupt: Interrupt,
-    ground: PathBuf,
+    directory: PathBuf,
 }
 
 impl Calls {
     pub(super) fn to(socket: &Path, interrupt: &Interrupt) -> Result<Self, Failure> {
         let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
         let endpoint = endpoint.map_err(Failure::cannot("name the socket of the daemon"))?;
-        let ground = socket.parent().unwrap_or(socket).to_owned();
+        let directory = socket.parent().unwrap_or(socket).to_owned();
         // Within the runtime: the channel has a task there.
         let connected = interrupt.run(async { Ok(endpoint.connect_lazy()) })?;
-        Ok(Self { channel: connected, interrupt: interrupt.clone(), ground })
+        Ok(Self { channel: connected, interrupt: interrupt.clone(), directory })
     }
 
     fn controller(&self) -> ControllerClient<Channel> {
@@ -71,14 +71,14 @@ impl Calls {
         answer: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, Failure> {
         self.interrupt.run(async {
-            match tokio::time::timeout(PATIENCE, answer).await {
+            match tokio::time::timeout(CALL_TIMEOUT, answer).await {
                 Ok(Ok(answer)) => Ok(answer.into_inner()),
                 Ok(Err(status)) => {
                     let (code, why) = (status.code(), status.message());
                     Err(Failure::broken(format!("{call} failed: {code:?}: {why}")))
                 }
                 Err(_) => {
-                    Err(Failure::broken(format!("{call} was not answered within {PATIENCE:?}")))
+                    Err(Failure::broken(format!("{call} was not answered within {CALL_TIMEOUT:?}")))
                 }
             }
         })
@@ -89,7 +89,7 @@ impl Calls {
         let mut client = IdentityClient::new(self.channel.clone());
         self.interrupt.run(async {
             let asked = client.probe(v1::ProbeRequest {});
-            let answered = tokio::time::timeout(PATIENCE, asked).await;
+            let answered = tokio::time::timeout(CALL_TIMEOUT, asked).await;
             let ready = answered.ok().and_then(Result::ok).map(|answer| answer.into_inner().ready);
             Ok(ready.is_some_and(|ready| ready.unwrap_or(true)))
         })
@@ -119,7 +119,7 @@ impl Calls {
         let made = answer
             .volume
             .ok_or_else(|| Failure::broken("CreateVolume answered without a volume"))?;
-        let below = |directory: &str| self.ground.join(directory).join(name);
+        let below = |directory: &str| self.directory.join(directory).join(name);
         Ok(DemoVolume {
             id: made.volume_id,
             name: name.to_owned(),
@@ -132,7 +132,7 @@ impl Calls {
 
     pub(super) fn mount(&self, volume: &DemoVolume) -> Result<(), Failure> {
         let made = std::fs::create_dir_all(&volume.staging);
-        let made = made.and_then(|()| std::fs::create_dir_all(self.ground.join("volumes")));
+        let made = made.and_then(|()| std::fs::create_dir_all(self.directory.join("volumes")));
         made.map_err(Failure::cannot("make the mount points of a volume"))?;
         let request = v1::NodeStageVolumeRequest {
             volume_id: volume.id.clone(),

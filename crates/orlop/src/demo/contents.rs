@@ -99,7 +99,7 @@ impl Contents {
             File::open(path).map_err(Failure::cannot(format!("open {}", path.display())))?;
         // What is still in memory proves nothing about the disk.
         let _ = fadvise(&file, 0, None, Advice::DontNeed);
-        let length = file.metadata().map_err(Failure::cannot(format!("look at {whose}")))?.len();
+        let length = file.metadata().map_err(Failure::cannot(format!("inspect {whose}")))?.len();
         let expected = u64::try_from(self.sums.len()).unwrap_or(u64::MAX).saturating_mul(MIB);
         check(length == expected, || format!("{whose} has {length} bytes instead of {expected}"))?;
         let mut block = vec![0; BLOCK];

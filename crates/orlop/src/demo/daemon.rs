@@ -9,8 +9,8 @@ use orlop_sys::dependent::DependentProgram;
 use rustix::process::Signal;
 
 use super::calls::Calls;
+use super::directory::{DemoDirectory, POOL};
 use super::failure::Failure;
-use super::ground::{Ground, POOL};
 use super::interrupt::Interrupt;
 
 pub(super) const SETTINGS: &str = "orlop.toml";
@@ -20,7 +20,7 @@ const LOG: &str = "daemon.log";
 pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
 const TIME_TO_START: Duration = Duration::from_secs(60);
 const TIME_TO_STOP: Duration = Duration::from_secs(20);
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 pub(super) struct DemoDaemon {
     program: DependentProgram,
@@ -30,8 +30,11 @@ pub(super) struct DemoDaemon {
 
 impl DemoDaemon {
     /// Written once; `--keep` leaves it for the daemon that serves the pool later.
-    pub(super) fn write_settings(ground: &Ground, image_size: u64) -> Result<(), Failure> {
-        let at = |name: &str| ground.path().join(name).display().to_string();
+    pub(super) fn write_settings(
+        directory: &DemoDirectory,
+        image_size: u64,
+    ) -> Result<(), Failure> {
+        let at = |name: &str| directory.path().join(name).display().to_string();
         let text = format!(
             "endpoint = {endpoint}\n\
              run_dir = {run}\n\
@@ -46,29 +49,30 @@ impl DemoDaemon {
              overcommit = 1000\n",
             endpoint = quoted(&format!("unix://{}", at(SOCKET))),
             run = quoted(&at("run")),
-            suffix = ground.suffix(),
+            suffix = directory.suffix(),
             pool = quoted(&at(POOL)),
         );
-        let written = std::fs::write(ground.path().join(SETTINGS), text);
+        let written = std::fs::write(directory.path().join(SETTINGS), text);
         written.map_err(Failure::cannot("write the settings of the daemon"))
     }
 
     /// Returns when it is ready. The cgroup is that of the demo, and no setting of a pool that is kept.
     pub(super) fn start(
-        ground: &Path,
+        directory: &Path,
         cgroup: Option<&str>,
         interrupt: &Interrupt,
     ) -> Result<(Self, Calls), Failure> {
-        let log = ground.join(LOG);
+        let log = directory.join(LOG);
         let output = File::options().create(true).append(true).open(&log);
         let output = output.map_err(Failure::cannot("open the log of the daemon"))?;
-        let arguments = ["serve".into(), "--config".into(), ground.join(SETTINGS).into_os_string()];
+        let arguments =
+            ["serve".into(), "--config".into(), directory.join(SETTINGS).into_os_string()];
         let mut variables = environment();
         variables.extend(cgroup.map(|group| ("ORLOP_WORKLOAD_CGROUP".into(), group.into())));
         let program =
             DependentProgram::start(Path::new(THIS_PROGRAM), &arguments, &variables, &output);
         let program = program.map_err(Failure::cannot("start the daemon"))?;
-        let mut daemon = Self { program, log, socket: ground.join(SOCKET) };
+        let mut daemon = Self { program, log, socket: directory.join(SOCKET) };
         let calls = daemon.wait_until_ready(interrupt)?;
         Ok((daemon, calls))
     }
@@ -94,7 +98,7 @@ impl DemoDaemon {
                 let said = self.last_words();
                 return Err(Failure::broken(format!("the daemon does not get ready: {said}")));
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -124,7 +128,7 @@ impl DemoDaemon {
 
     fn last_words(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        log.lines().last().unwrap_or("it said nothing").trim().to_owned()
+        log.lines().last().unwrap_or("its log is empty").trim().to_owned()
     }
 }
 

@@ -21,17 +21,17 @@ const CGROUP: &str = "cgroup";
 pub(super) const POOL: &str = "pool";
 /// A demo that has just made its directory has no lock in it yet.
 const TIME_TO_LOCK: Duration = Duration::from_secs(60);
-/// The kernel is done with processes and devices a moment after they have ended.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The kernel releases processes and devices a moment after they have ended.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Held for as long as the demo runs.
-pub(super) struct Ground {
+pub(super) struct DemoDirectory {
     path: PathBuf,
     _lock: Lock,
 }
 
-impl Ground {
+impl DemoDirectory {
     pub(super) fn new(parent: &Path) -> Result<Self, Failure> {
         let doing = || format!("make a directory in {}", parent.display());
         let random = rand::random_bytes::<4>().map_err(Failure::cannot(doing()))?;
@@ -61,7 +61,7 @@ impl Ground {
         name.to_string_lossy().into_owned()
     }
 
-    /// To be called before it is made.
+    /// To be called before the cgroup is made.
     pub(super) fn note_cgroup(&self, group: &Path) -> Result<(), Failure> {
         let noted = std::fs::write(self.path.join(CGROUP), group.as_os_str().as_encoded_bytes());
         noted.map_err(Failure::cannot("note the cgroup of the demo"))
@@ -82,7 +82,7 @@ impl Ground {
     }
 }
 
-/// Removes what demos left that were killed.
+/// Removes the directories of killed demos.
 pub(super) fn remove_abandoned(parent: &Path, screen: &mut Screen) -> Result<(), Failure> {
     let entries = std::fs::read_dir(parent);
     let entries = entries.map_err(Failure::cannot(format!("list {}", parent.display())))?;
@@ -99,22 +99,22 @@ pub(super) fn remove_abandoned(parent: &Path, screen: &mut Screen) -> Result<(),
                 empty(&path)?;
             }
         }
-        screen.line(&format!("removed {}, which a demo left that was killed", path.display()))?;
+        screen.line(&format!("removed {}, which a killed demo had left", path.display()))?;
     }
     Ok(())
 }
 
-/// What a demo that was killed left.
+/// The directory of a killed demo.
 #[derive(Debug, PartialEq, Eq)]
 enum Abandoned {
-    /// With all that it made, and its lock.
+    /// It has a lock, and all that the demo made.
     Locked,
     /// It was killed before it made anything.
     Empty,
 }
 
-/// The parent may be open to all users, so only what this user made is looked at; and a program may have made a
-/// directory of a similar name, so nothing is removed of which a demo's lock does not say that it is a demo's.
+/// The parent may be open to all users, so only directories of this user count. Another program may have made a directory
+/// of a similar name, so a directory with contents is removed only if it has the lock of a demo.
 fn abandoned(path: &Path) -> Option<Abandoned> {
     let name = path.file_name()?.to_str()?;
     let suffix = name.strip_prefix(PREFIX)?;
@@ -138,20 +138,20 @@ fn abandoned(path: &Path) -> Option<Abandoned> {
     (is_old && is_empty).then_some(Abandoned::Empty)
 }
 
-fn empty(ground: &Path) -> Result<(), Failure> {
-    let doing = || format!("remove all that the demo made in {}", ground.display());
-    release(ground)?;
-    remove_cgroup(ground)?;
+fn empty(directory: &Path) -> Result<(), Failure> {
+    let doing = || format!("remove all that the demo made in {}", directory.display());
+    release(directory)?;
+    remove_cgroup(directory)?;
     // A process that was killed closes its files a moment later.
-    until_done(|| remove_tree(ground).map_err(Failure::cannot(doing())))
+    until_done(|| remove_tree(directory).map_err(Failure::cannot(doing())))
 }
 
 /// Unmounts and detaches all that is below. A volume's device lies on a file of the pool's mount, and keeps that busy:
 /// so first come mounts outside of the pool, then devices, and then the same for the pool itself.
-fn release(ground: &Path) -> Result<(), Failure> {
-    let pool = ground.join(POOL);
+fn release(directory: &Path) -> Result<(), Failure> {
+    let pool = directory.join(POOL);
     for of_pool in [false, true] {
-        let points = mounts_below(ground)?;
+        let points = mounts_below(directory)?;
         for point in points.iter().filter(|point| point.starts_with(&pool) == of_pool) {
             // Block devices that are bound to a file cannot be frozen.
             let _ = filesystem::ensure_thawed(point);
@@ -160,13 +160,13 @@ fn release(ground: &Path) -> Result<(), Failure> {
                     let user = mounts::user_of(point).unwrap_or_default();
                     Failure::broken(format!(
                         "cannot remove {}: {error} ({user}); end what uses it, and the next demo removes it",
-                        ground.display()
+                        directory.display()
                     ))
                 })
             })?;
         }
         let in_mount = |file: &Path| points.iter().any(|point| file.starts_with(point));
-        for found in devices_below(ground)? {
+        for found in devices_below(directory)? {
             if of_pool || in_mount(&found.file) {
                 until_done(|| {
                     let detached = loopdev::ensure_detached_from(&found.device, &found.file);
@@ -175,40 +175,40 @@ fn release(ground: &Path) -> Result<(), Failure> {
             }
         }
     }
-    until_done(|| nothing_is_used(ground))
+    until_done(|| nothing_is_used(directory))
 }
 
-fn nothing_is_used(ground: &Path) -> Result<(), Failure> {
-    let left = mounts_below(ground)?;
-    let devices = devices_below(ground)?;
+fn nothing_is_used(directory: &Path) -> Result<(), Failure> {
+    let left = mounts_below(directory)?;
+    let devices = devices_below(directory)?;
     let devices = devices.iter().map(|found| found.device.path());
     match left.into_iter().chain(devices).next() {
         None => Ok(()),
         Some(used) => Err(Failure::broken(format!(
             "cannot remove {}: {} is still in use",
-            ground.display(),
+            directory.display(),
             used.display()
         ))),
     }
 }
 
 /// The deepest and latest first.
-fn mounts_below(ground: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn mounts_below(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let all = mounts::all_mounts().map_err(Failure::cannot("list mounts"))?;
     let points = all.into_iter().rev().map(|entry| entry.mount_point);
-    let mut points: Vec<_> = points.filter(|point| point.starts_with(ground)).collect();
+    let mut points: Vec<_> = points.filter(|point| point.starts_with(directory)).collect();
     points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
     Ok(points)
 }
 
-fn devices_below(ground: &Path) -> Result<Vec<loopdev::BackedDevice>, Failure> {
+fn devices_below(directory: &Path) -> Result<Vec<loopdev::BackedDevice>, Failure> {
     let mut all = loopdev::all_backed().map_err(Failure::cannot("list loop devices"))?;
-    all.retain(|found| found.file.starts_with(ground));
+    all.retain(|found| found.file.starts_with(directory));
     Ok(all)
 }
 
-fn remove_cgroup(ground: &Path) -> Result<(), Failure> {
-    let Ok(noted) = std::fs::read_to_string(ground.join(CGROUP)) else { return Ok(()) };
+fn remove_cgroup(directory: &Path) -> Result<(), Failure> {
+    let Ok(noted) = std::fs::read_to_string(directory.join(CGROUP)) else { return Ok(()) };
     until_done(|| match std::fs::remove_dir(&noted) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(Failure::broken(format!("cannot remove the cgroup {noted}: {error}")))
@@ -218,10 +218,10 @@ fn remove_cgroup(ground: &Path) -> Result<(), Failure> {
 }
 
 fn until_done(mut attempt: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + CLEANUP_TIMEOUT;
     loop {
         match attempt() {
-            Err(_) if Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
+            Err(_) if Instant::now() < deadline => std::thread::sleep(POLL_INTERVAL),
             outcome => return outcome,
         }
     }

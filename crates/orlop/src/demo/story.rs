@@ -16,8 +16,8 @@ use super::MIB;
 use super::calls::{Calls, DemoVolume, Source};
 use super::contents::Contents;
 use super::daemon::DemoDaemon;
+use super::directory::{DemoDirectory, POOL};
 use super::failure::{Failure, check};
-use super::ground::{Ground, POOL};
 use super::interrupt::Interrupt;
 use super::screen::Screen;
 use limit::LimitedGroup;
@@ -31,7 +31,7 @@ const FIRST_SEED: u64 = 1;
 pub(super) struct Story<'a> {
     /// How much is written first.
     bytes: u64,
-    ground: &'a Ground,
+    directory: &'a DemoDirectory,
     interrupt: &'a Interrupt,
 }
 
@@ -48,12 +48,12 @@ struct Scene<'a> {
 }
 
 impl<'a> Story<'a> {
-    pub(super) fn new(bytes: u64, ground: &'a Ground, interrupt: &'a Interrupt) -> Self {
-        Self { bytes, ground, interrupt }
+    pub(super) fn new(bytes: u64, directory: &'a DemoDirectory, interrupt: &'a Interrupt) -> Self {
+        Self { bytes, directory, interrupt }
     }
 
     pub(super) fn tell(&self, screen: &mut Screen) -> Result<(), Failure> {
-        let limited = LimitedGroup::new(self.ground);
+        let limited = LimitedGroup::new(self.directory);
         let mut scene = self.begin(screen, limited.as_ref().ok())?;
         let first = scene.take_snapshots()?;
         let before = scene.contents.clone();
@@ -77,14 +77,14 @@ impl<'a> Story<'a> {
         // Sparse: it may be larger than what is free around it.
         let image = 4 * volume + 4 * self.bytes + 2 * SMALLEST_VOLUME;
         screen.begin("start");
-        DemoDaemon::write_settings(self.ground, image)?;
+        DemoDaemon::write_settings(self.directory, image)?;
         let cgroup = limited.map(LimitedGroup::name);
-        let (daemon, calls) = DemoDaemon::start(self.ground.path(), cgroup, self.interrupt)?;
+        let (daemon, calls) = DemoDaemon::start(self.directory.path(), cgroup, self.interrupt)?;
         let pool = self.pool_mount()?;
         screen.done(&format!(
             "daemon {} serves a managed pool: an XFS image of {}, whose copies share data",
             daemon.id(),
-            Bytes(file::space(&pool).map_err(Failure::cannot("look at the pool"))?.total)
+            Bytes(file::space(&pool).map_err(Failure::cannot("inspect the pool"))?.total)
         ))?;
 
         screen.begin("create");
@@ -127,7 +127,7 @@ impl<'a> Story<'a> {
 
     /// Where the filesystem of the pool is mounted.
     fn pool_mount(&self) -> Result<PathBuf, Failure> {
-        let below = self.ground.path().join(POOL);
+        let below = self.directory.path().join(POOL);
         let all = mounts::all_mounts().map_err(Failure::cannot("list mounts"))?;
         let mut points = all.into_iter().map(|entry| entry.mount_point);
         let found = points.find(|point| point.starts_with(&below));
@@ -136,7 +136,7 @@ impl<'a> Story<'a> {
 
     fn free_space(&self) -> Result<u64, Failure> {
         let space = file::space(&self.pool_mount()?);
-        Ok(space.map_err(Failure::cannot("look at the pool"))?.free)
+        Ok(space.map_err(Failure::cannot("inspect the pool"))?.free)
     }
 }
 
@@ -161,7 +161,7 @@ impl Scene<'_> {
     fn grow(&mut self) -> Result<(), Failure> {
         self.screen.begin("grow");
         let size = |at: &Path| {
-            let space = file::space(at).map_err(Failure::cannot("look at a volume"));
+            let space = file::space(at).map_err(Failure::cannot("inspect a volume"));
             space.map(|space| space.total)
         };
         let (before, wanted) = (size(&self.data.target)?, 2 * self.data.bytes);

@@ -1,6 +1,6 @@
-//! `orlop doctor --bundle`: what a person needs who has to find a fault without access to the machine, in one
-//! archive. No secrets: keys are named by the paths of their files, and mount flags, which may be confidential, are
-//! left out. What could not be read is named in its MANIFEST, so that nothing is missing without a word.
+//! `orlop doctor --bundle`: an archive for finding a fault without access to the machine. It has no secrets: keys are named
+//! by the paths of their files, and mount flags, which may be confidential, are left out. The MANIFEST lists what could not
+//! be read.
 
 mod machine;
 mod tar;
@@ -18,13 +18,13 @@ use serde_json::Value;
 use crate::config::{Config, PoolConfig, Sockets, effective};
 use tar::Archive;
 
-/// What all names in the archive begin with.
+/// The directory of all files in the archive.
 const ROOT: &str = "orlop-support";
 const LONGEST_FILE: usize = 1 << 20;
-/// As many as a node is meant to have, and some.
-const MOST_RECORDS: usize = 2000;
+/// More than a node is meant to have.
+const MAX_NODE_RECORDS: usize = 2000;
 
-/// What the examination has to say.
+/// The results of the examination.
 pub(super) struct Findings {
     pub(super) text: String,
     pub(super) json: String,
@@ -34,7 +34,7 @@ pub(super) struct Findings {
 #[derive(Default)]
 pub(super) struct Bundle {
     files: Vec<(String, Vec<u8>)>,
-    /// What is not in it, and why.
+    /// What is missing in the archive, and why.
     missing: Vec<(String, String)>,
     /// Which directory a short name stands for.
     legend: Vec<String>,
@@ -53,7 +53,7 @@ impl BundleError {
     }
 }
 
-/// Before the pools are examined, which may take a while.
+/// Checks the path before the pools are examined, which may take long.
 pub(super) fn check_target(path: &Path) -> Result<(), BundleError> {
     match path.symlink_metadata() {
         Ok(_) => Err(exists(path)),
@@ -116,7 +116,7 @@ impl Bundle {
         self.missing.push((name.to_owned(), why.to_string()));
     }
 
-    /// Of a file with text that Orlop wrote.
+    /// Adds a text file that Orlop wrote.
     fn add_file(&mut self, name: &str, path: &Path) {
         match orlop_sys::file::read_small(path, LONGEST_FILE) {
             Ok(contents) => self.add(name, contents),
@@ -166,10 +166,11 @@ impl Bundle {
             };
             let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
             paths.sort();
-            if let Some(beyond) = paths.len().checked_sub(MOST_RECORDS).filter(|beyond| *beyond > 0)
+            if let Some(beyond) =
+                paths.len().checked_sub(MAX_NODE_RECORDS).filter(|beyond| *beyond > 0)
             {
                 self.miss(&format!("{short}/{part}"), format!("{beyond} of {} files", paths.len()));
-                paths.truncate(MOST_RECORDS);
+                paths.truncate(MAX_NODE_RECORDS);
             }
             for path in paths {
                 let file = path.file_name().unwrap_or_default().to_string_lossy();
@@ -182,7 +183,7 @@ impl Bundle {
         }
     }
 
-    /// Never overwrites, and leaves either all of it or nothing.
+    /// Never overwrites a file, and writes the whole archive or nothing.
     pub(super) fn write(mut self, path: &Path) -> Result<String, BundleError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut archive = Archive::new(now);
@@ -245,7 +246,7 @@ fn write_private(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// Without mount flags.
+/// A node record without its mount flags.
 fn node_record(path: &Path) -> Result<String, String> {
     let contents =
         orlop_sys::file::read_small(path, LONGEST_FILE).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! The look itself: at every pool, then at the machine.
+//! The examination itself: of every pool, then of the machine.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -27,24 +27,24 @@ const NO_ANSWER: &str =
 /// The pools and the run directories stay locked as long as this lives.
 #[derive(Default)]
 pub(crate) struct Examination {
-    pub(crate) pools: Vec<PoolSeen>,
+    pub(crate) pools: Vec<ExaminedPool>,
     pub(crate) findings: Vec<Found>,
-    /// What could not be looked at, and why.
-    pub(crate) unseen: Vec<String>,
+    /// What could not be examined, and why.
+    pub(crate) not_examined: Vec<String>,
     /// How many configured pools have an unknown id.
     without_id: usize,
     /// The ids of the pools that were examined.
     ids: Vec<PoolId>,
     /// What is as it was asked for, and may not be what was meant.
     pub(crate) warnings: Vec<String>,
-    pub(crate) machine: Vec<RunDirectoryLook>,
+    pub(crate) machine: Vec<ExaminedRunDirectory>,
 }
 
-pub(crate) struct PoolSeen {
+pub(crate) struct ExaminedPool {
     pub(crate) name: String,
     pub(crate) at: String,
     pub(crate) id: Option<PoolId>,
-    /// Could all of it be looked at?
+    /// Could all of it be examined?
     pub(crate) is_examined: bool,
     /// For image pools only.
     pub(crate) inspection: Option<Inspection>,
@@ -59,7 +59,7 @@ pub(crate) struct Found {
 }
 
 /// A run directory whose records were compared with what is there.
-pub(crate) struct RunDirectoryLook {
+pub(crate) struct ExaminedRunDirectory {
     pub(crate) path: PathBuf,
     scan: MachineScan,
     /// The one that the settings name.
@@ -70,15 +70,15 @@ pub(crate) struct RunDirectoryLook {
     has_all_pools: bool,
 }
 
-/// What came of the look at one pool.
+/// The result of examining one pool.
 #[derive(Default)]
-struct PoolLook {
-    /// Unknown where not even that could be found out.
+struct PoolExamination {
+    /// `None`: not even the id could be read.
     id: Option<PoolId>,
-    seen: Option<PoolSeen>,
+    pool: Option<ExaminedPool>,
     findings: Vec<Finding>,
     warning: Option<String>,
-    unseen: Option<String>,
+    not_examined: Option<String>,
 }
 
 impl Found {
@@ -87,31 +87,34 @@ impl Found {
     }
 }
 
-impl PoolLook {
-    fn at(pool: &PoolConfig, node: &NodeId) -> Self {
-        let look = match pool {
-            PoolConfig::Image(pool) => Self::at_image_pool(pool, node),
-            PoolConfig::Rbd(pool) => Self::at_rbd_pool(pool),
+impl PoolExamination {
+    fn of(pool: &PoolConfig, node: &NodeId) -> Self {
+        let examination = match pool {
+            PoolConfig::Image(pool) => Self::of_image_pool(pool, node),
+            PoolConfig::Rbd(pool) => Self::of_rbd_pool(pool),
         };
-        Self { warning: check::volatility(pool), ..look }
+        Self { warning: check::volatility(pool), ..examination }
     }
 
-    fn at_rbd_pool(pool: &RbdPoolConfig) -> Self {
+    fn of_rbd_pool(pool: &RbdPoolConfig) -> Self {
         let (name, at) = (pool.name.clone(), format!("the Ceph pool {}", pool.pool));
         let inspected = RbdPool::inspect(pool);
         let id = inspected.as_ref().ok().map(|(id, _)| id.clone());
         let is_examined = id.is_some();
-        let seen = Some(PoolSeen { name, at, id, is_examined, inspection: None, run_dir: None });
+        let examined = ExaminedPool { name, at, id, is_examined, inspection: None, run_dir: None };
+        let examined = Some(examined);
         match inspected {
-            Ok((id, findings)) => Self { id: Some(id), seen, findings, ..Self::default() },
+            Ok((id, findings)) => {
+                Self { id: Some(id), pool: examined, findings, ..Self::default() }
+            }
             Err(error) => {
-                let unseen = Some(format!("pool {}: {error}", pool.name));
-                Self { seen, unseen, ..Self::default() }
+                let not_examined = Some(format!("pool {}: {error}", pool.name));
+                Self { pool: examined, not_examined, ..Self::default() }
             }
         }
     }
 
-    fn at_image_pool(config: &ImagePoolConfig, node: &NodeId) -> Self {
+    fn of_image_pool(config: &ImagePoolConfig, node: &NodeId) -> Self {
         let subject = format!("pool {}", config.name);
         let at = config.path.display().to_string();
         let finding = match inspect(config, node) {
@@ -119,7 +122,7 @@ impl PoolLook {
                 let findings = std::mem::take(&mut inspection.findings);
                 let id = Some(inspection.id.clone());
                 let (name, inspection) = (config.name.clone(), Some(inspection));
-                let seen = PoolSeen {
+                let examined = ExaminedPool {
                     name,
                     at,
                     id: id.clone(),
@@ -127,7 +130,7 @@ impl PoolLook {
                     inspection,
                     run_dir: None,
                 };
-                return Self { id, seen: Some(seen), findings, ..Self::default() };
+                return Self { id, pool: Some(examined), findings, ..Self::default() };
             }
             Ok(None) if ImagePool::has_volumes_at(&config.path) => Finding::by_hand(
                 "mark-missing",
@@ -154,73 +157,73 @@ impl PoolLook {
                 })
             }
             Err(error) => {
-                let unseen = Some(format!("{subject}: {error}"));
-                return Self { unseen, ..Self::default() };
+                let not_examined = Some(format!("{subject}: {error}"));
+                return Self { not_examined, ..Self::default() };
             }
         };
         Self { findings: vec![finding], ..Self::default() }
     }
 
-    fn not_possible(pool: &PoolConfig, why: impl Display) -> Self {
-        Self { unseen: Some(format!("pool {}: {why}", pool.name())), ..Self::default() }
+    fn failed(pool: &PoolConfig, why: impl Display) -> Self {
+        Self { not_examined: Some(format!("pool {}: {why}", pool.name())), ..Self::default() }
     }
 }
 
-/// A look in a thread: a pool on a disk that hangs hides no other.
-fn begin_to_look(pool: &PoolConfig, node: &NodeId) -> std::io::Result<Receiver<PoolLook>> {
-    let (sender, looked) = mpsc::sync_channel(1);
+/// On a separate thread, so that a pool on a hanging disk does not keep the others from being examined.
+fn start_examining(pool: &PoolConfig, node: &NodeId) -> std::io::Result<Receiver<PoolExamination>> {
+    let (sender, receiver) = mpsc::sync_channel(1);
     let (pool, node) = (pool.clone(), node.clone());
-    let look = move || {
+    let examine = move || {
         // The receiver is gone only if it took too long.
-        let _ = sender.send(PoolLook::at(&pool, &node));
+        let _ = sender.send(PoolExamination::of(&pool, &node));
     };
-    thread::Builder::new().name("look".to_owned()).spawn(look)?;
-    Ok(looked)
+    thread::Builder::new().name("doctor".to_owned()).spawn(examine)?;
+    Ok(receiver)
 }
 
 impl Examination {
-    /// `seen` gets each pool when it is known.
+    /// `on_pool` is called with each pool as soon as it was examined.
     pub(crate) fn of(
         config: &Config,
         sockets: Option<&Sockets>,
-        mut seen: impl FnMut(&PoolSeen),
+        mut on_pool: impl FnMut(&ExaminedPool),
     ) -> Self {
         let deadline = Instant::now() + INSPECTION_TIMEOUT;
-        let looks: Vec<_> =
-            config.pools.iter().map(|pool| begin_to_look(pool, &config.node_id)).collect();
+        let receivers: Vec<_> =
+            config.pools.iter().map(|pool| start_examining(pool, &config.node_id)).collect();
         let mut examination = Self::default();
-        for (pool, looked) in config.pools.iter().zip(looks) {
+        for (pool, receiver) in config.pools.iter().zip(receivers) {
             let left = deadline.saturating_duration_since(Instant::now());
-            let look = match looked.map(|looked| looked.recv_timeout(left)) {
-                Ok(Ok(look)) => look,
-                Ok(Err(_)) => PoolLook::not_possible(pool, NO_ANSWER),
-                Err(error) => PoolLook::not_possible(pool, error),
+            let examined = match receiver.map(|receiver| receiver.recv_timeout(left)) {
+                Ok(Ok(examined)) => examined,
+                Ok(Err(_)) => PoolExamination::failed(pool, NO_ANSWER),
+                Err(error) => PoolExamination::failed(pool, error),
             };
-            look.seen.iter().for_each(&mut seen);
-            examination.add(pool.name(), look);
+            examined.pool.iter().for_each(&mut on_pool);
+            examination.add(pool.name(), examined);
         }
         examination.compare_ids();
         examination.find_run_directories(config);
         let is_answered = sockets.is_some_and(|sockets| answers(&sockets.csi));
-        for look in examination.run_directories(config) {
-            match examination.see_machine(&look, is_answered) {
-                Ok(()) => examination.machine.push(look),
-                Err(error) => examination.unseen.push(format!("this machine: {error}")),
+        for directory in examination.run_directories(config) {
+            match examination.examine_machine(&directory, is_answered) {
+                Ok(()) => examination.machine.push(directory),
+                Err(error) => examination.not_examined.push(format!("this machine: {error}")),
             }
         }
         examination
     }
 
-    fn add(&mut self, name: &str, look: PoolLook) {
-        match look.id {
+    fn add(&mut self, name: &str, examined: PoolExamination) {
+        match examined.id {
             Some(id) => self.ids.push(id),
             None => self.without_id += 1,
         }
-        self.pools.extend(look.seen);
+        self.pools.extend(examined.pool);
         self.findings
-            .extend(look.findings.into_iter().map(|finding| Found::in_pool(name, finding)));
-        self.warnings.extend(look.warning);
-        self.unseen.extend(look.unseen);
+            .extend(examined.findings.into_iter().map(|finding| Found::in_pool(name, finding)));
+        self.warnings.extend(examined.warning);
+        self.not_examined.extend(examined.not_examined);
     }
 
     pub(crate) fn inspections(&self) -> impl Iterator<Item = &Inspection> {
@@ -256,7 +259,7 @@ impl Examination {
     }
 
     /// The one that the settings name, and those of pools that are elsewhere.
-    fn run_directories(&mut self, config: &Config) -> Vec<RunDirectoryLook> {
+    fn run_directories(&mut self, config: &Config) -> Vec<ExaminedRunDirectory> {
         let configured = config.run_dir.join(&config.driver_name);
         let mut paths = vec![configured.clone()];
         for found in self.pools.iter().filter_map(|pool| pool.run_dir.as_ref()?.path()) {
@@ -264,7 +267,7 @@ impl Examination {
                 paths.push(found.to_owned());
             }
         }
-        let mut looks = Vec::new();
+        let mut examined = Vec::new();
         for path in paths {
             let is_configured = path == configured;
             let pools = self.pools_with(&path, is_configured);
@@ -277,7 +280,7 @@ impl Examination {
             }
             match MachineScan::of(&path, &config.workload_cgroup) {
                 Ok(scan) => {
-                    looks.push(RunDirectoryLook {
+                    examined.push(ExaminedRunDirectory {
                         path,
                         scan,
                         is_configured,
@@ -285,21 +288,21 @@ impl Examination {
                         has_all_pools,
                     });
                 }
-                Err(error) => self.unseen.push(format!("this machine: {error}")),
+                Err(error) => self.not_examined.push(format!("this machine: {error}")),
             }
         }
-        looks
+        examined
     }
 
-    /// The pools that are looked at with this run directory: where it is not known which one is theirs, with the
-    /// one that is configured.
+    /// The pools that are examined with this run directory. A pool whose run directory is not known is examined with
+    /// the configured one.
     fn pools_with(&self, path: &Path, is_configured: bool) -> Vec<PoolId> {
-        let is_looked_at_here = |run_dir: &RunDirectory| match run_dir {
+        let is_examined_here = |run_dir: &RunDirectory| match run_dir {
             RunDirectory::Of(found) => found == path,
             RunDirectory::NotFound(_) | RunDirectory::Several(_) => is_configured,
         };
         let here =
-            self.pools.iter().filter(|pool| pool.run_dir.as_ref().is_some_and(is_looked_at_here));
+            self.pools.iter().filter(|pool| pool.run_dir.as_ref().is_some_and(is_examined_here));
         here.filter_map(|pool| Some(pool.inspection.as_ref()?.id.clone())).collect()
     }
 
@@ -308,14 +311,18 @@ impl Examination {
         self.without_id > 0 || self.pools.iter().any(|pool| pool.run_dir.is_none())
     }
 
-    fn see_machine(&mut self, look: &RunDirectoryLook, is_answered: bool) -> Result<()> {
+    fn examine_machine(
+        &mut self,
+        directory: &ExaminedRunDirectory,
+        is_answered: bool,
+    ) -> Result<()> {
         let in_use = is_answered
-            || look.scan.is_served()
-            || self.inspections().any(|it| it.in_use && look.pools.contains(&it.id));
-        let mut findings = self.scan(look, in_use)?;
+            || directory.scan.is_served()
+            || self.inspections().any(|it| it.in_use && directory.pools.contains(&it.id));
+        let mut findings = self.scan(directory, in_use)?;
         if in_use && !findings.is_empty() {
             std::thread::sleep(SECOND_SCAN_AFTER);
-            findings = lasting(findings, &self.scan(look, in_use)?);
+            findings = lasting(findings, &self.scan(directory, in_use)?);
         }
         let found: Vec<_> = findings.into_iter().map(|it| self.attributed(it)).collect();
         self.findings.extend(found);
@@ -326,7 +333,7 @@ impl Examination {
     fn attributed(&self, finding: Finding) -> Found {
         let volume =
             finding.subject.strip_prefix("volume ").and_then(|id| id.parse::<VolumeId>().ok());
-        let is_its = |pool: &&PoolSeen| {
+        let is_its = |pool: &&ExaminedPool| {
             let id = pool.inspection.as_ref().map(|inspection| &inspection.id);
             volume.as_ref().is_some_and(|volume| Some(volume.pool()) == id)
         };
@@ -334,30 +341,30 @@ impl Examination {
         Found { pool, finding }
     }
 
-    fn scan(&self, look: &RunDirectoryLook, in_use: bool) -> Result<Vec<Finding>> {
+    fn scan(&self, directory: &ExaminedRunDirectory, in_use: bool) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for pool in &self.pools {
             let (Some(inspection), Some(run_dir)) = (&pool.inspection, &pool.run_dir) else {
                 continue;
             };
-            if look.pools.contains(&inspection.id) {
+            if directory.pools.contains(&inspection.id) {
                 let advice = run_dir.advice();
-                findings.extend(look.scan.devices(&inspection.devices, advice.as_deref())?);
+                findings.extend(directory.scan.devices(&inspection.devices, advice.as_deref())?);
             }
         }
         let existence = |id: &VolumeId| {
             let existence = self.existence(id);
             let is_of_others =
-                existence == VolumeExistence::PoolNotConfigured && !look.has_all_pools;
+                existence == VolumeExistence::PoolNotConfigured && !directory.has_all_pools;
             if is_of_others { VolumeExistence::Unknown } else { existence }
         };
-        findings.extend(look.scan.node_records(existence)?);
+        findings.extend(directory.scan.node_records(existence)?);
         // The daemon of another one may limit another cgroup.
-        if look.is_configured {
-            findings.extend(look.scan.limits()?);
+        if directory.is_configured {
+            findings.extend(directory.scan.limits()?);
         }
         if !in_use {
-            findings.extend(look.scan.frozen()?);
+            findings.extend(directory.scan.frozen()?);
         }
         Ok(findings)
     }

@@ -8,12 +8,12 @@ use std::thread::{self, JoinHandle};
 use orlop_pools::image::Inspection;
 use serde::Serialize;
 
-use super::examination::{Examination, PoolSeen};
+use super::examination::{Examination, ExaminedPool};
 
 /// Something is wrong; with `--repair`, still.
 pub(crate) const FINDINGS: u8 = 1;
-/// Something could not be looked at, or the configuration does not hold.
-pub(crate) const COULD_NOT_LOOK: u8 = 2;
+/// Something could not be examined, or the configuration is invalid.
+pub(crate) const NOT_EXAMINED: u8 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -63,7 +63,8 @@ struct Document<'a> {
     sound: bool,
     pools: Vec<PoolDocument<'a>>,
     findings: &'a [Line],
-    unseen: &'a [String],
+    #[serde(rename = "unseen")]
+    not_examined: &'a [String],
     warnings: &'a [String],
 }
 
@@ -82,7 +83,7 @@ struct PoolDocument<'a> {
 }
 
 impl<'a> PoolDocument<'a> {
-    fn of(pool: &'a PoolSeen, lines: &[Line]) -> Self {
+    fn of(pool: &'a ExaminedPool, lines: &[Line]) -> Self {
         let inspection = pool.inspection.as_ref();
         Self {
             name: &pool.name,
@@ -105,7 +106,7 @@ pub(super) fn document(examination: &Examination, lines: &[Line]) -> String {
         sound: exit_code(examination, lines) == 0,
         pools: examination.pools.iter().map(of_pool).collect(),
         findings: lines,
-        unseen: &examination.unseen,
+        not_examined: &examination.not_examined,
         warnings: &examination.warnings,
     };
     serde_json::to_string_pretty(&document).unwrap_or_else(|error| error.to_string())
@@ -115,15 +116,15 @@ pub(super) fn document(examination: &Examination, lines: &[Line]) -> String {
 pub(super) fn conclusion(examination: &Examination, lines: &[Line]) -> Vec<String> {
     let mut text: Vec<String> = lines.iter().map(|line| line.text("--repair")).collect();
     text.extend(examination.warnings.iter().map(|what| format!("warning: {what}")));
-    text.extend(examination.unseen.iter().map(|what| format!("cannot inspect {what}")));
+    text.extend(examination.not_examined.iter().map(|what| format!("cannot inspect {what}")));
     text.extend(examination.pools.iter().map(|pool| verdict(pool, lines)));
     text.push(verdict_of_machine(examination, lines));
     text
 }
 
 pub(super) fn exit_code(examination: &Examination, lines: &[Line]) -> u8 {
-    if !examination.unseen.is_empty() {
-        COULD_NOT_LOOK
+    if !examination.not_examined.is_empty() {
+        NOT_EXAMINED
     } else if lines.iter().any(Line::is_left) {
         FINDINGS
     } else {
@@ -131,7 +132,7 @@ pub(super) fn exit_code(examination: &Examination, lines: &[Line]) -> u8 {
     }
 }
 
-pub(super) fn summary(pool: &PoolSeen) -> String {
+pub(super) fn summary(pool: &ExaminedPool) -> String {
     let Some(inspection) = &pool.inspection else {
         return format!("pool {} in {}", pool.name, pool.at);
     };
@@ -151,7 +152,7 @@ fn findings_left(lines: &[Line], pool: Option<&str>) -> usize {
 }
 
 /// `pool p1 (3fa9c2): sound, 12 volumes, 30 snapshots checked`
-fn verdict(pool: &PoolSeen, lines: &[Line]) -> String {
+fn verdict(pool: &ExaminedPool, lines: &[Line]) -> String {
     let name = &pool.name;
     let id = pool.id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
     let checked = pool.inspection.as_ref().map(|it| format!(", {} checked", contents(it)));
@@ -167,7 +168,7 @@ fn verdict(pool: &PoolSeen, lines: &[Line]) -> String {
 /// With the run directories, whose records were compared with it.
 fn verdict_of_machine(examination: &Examination, lines: &[Line]) -> String {
     let paths: Vec<String> =
-        examination.machine.iter().map(|look| look.path.display().to_string()).collect();
+        examination.machine.iter().map(|directory| directory.path.display().to_string()).collect();
     let state = match findings_left(lines, None) {
         _ if paths.is_empty() => return "this machine: could not be examined".to_owned(),
         0 => "sound".to_owned(),
@@ -192,7 +193,7 @@ pub(crate) fn contents(inspection: &Inspection) -> String {
 /// Pools and run directories are closed to other users, which is the usual reason for a failure.
 pub(crate) fn hint_at_root() {
     if !rustix::process::geteuid().is_root() {
-        hint("this was not run as root, which it needs");
+        hint("cannot examine everything: this command needs root; run it as root");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use orlop_csi::self_check::{self, Unwell};
+use orlop_csi::self_check::{self, SelfCheckError};
 
 /// Long for an answer that needs no pool, so that a daemon on a busy machine does not look dead.
 const LIVENESS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,12 +19,12 @@ impl Health {
         Self { socket: csi_socket }
     }
 
-    pub(super) async fn alive(&self) -> Result<(), Unwell> {
-        self_check::ask_alive(&self.socket, LIVENESS_TIMEOUT).await
+    pub(super) async fn alive(&self) -> Result<(), SelfCheckError> {
+        self_check::check_alive(&self.socket, LIVENESS_TIMEOUT).await
     }
 
     /// With what the daemon warns of, if anything.
-    pub(super) async fn ready(&self) -> Result<Option<String>, Unwell> {
-        self_check::ask_ready(&self.socket, READINESS_TIMEOUT).await
+    pub(super) async fn ready(&self) -> Result<Option<String>, SelfCheckError> {
+        self_check::check_ready(&self.socket, READINESS_TIMEOUT).await
     }
 }

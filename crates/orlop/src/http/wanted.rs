@@ -1,4 +1,4 @@
-//! Which listeners the settings ask for: one for each address, however much is to be at it.
+//! The HTTP listeners that the settings configure: one for each address, even if several settings name it.
 
 use crate::config::{HttpAddress, Sockets};
 

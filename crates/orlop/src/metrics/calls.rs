@@ -26,12 +26,12 @@ pub(super) fn families(executor: &Executor, engine: Option<&Engine>) -> Vec<Fami
     let mut running = Family::new(
         "orlop_calls_running",
         Kind::Gauge,
-        "Calls at work, by the pool and side whose request limit they count for",
+        "Running calls, by the pool and side whose request limit they count for",
     );
     let mut waiting = Family::new(
         "orlop_calls_waiting",
         Kind::Gauge,
-        "Calls that wait for others to end, as many run already on that pool and side",
+        "Calls that wait because the request limit of that pool and side is reached",
     );
     let name_of = |id: &PoolId| engine.and_then(|engine| engine.pool_name(id)).unwrap_or_default();
     for calls in executor.running_calls() {

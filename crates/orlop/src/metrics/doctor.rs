@@ -1,5 +1,5 @@
-//! What the doctor found when it last examined the pools that this daemon serves. To look costs a read of every
-//! record, so no scrape does it: one that finds the last examination old starts another, in the background.
+//! What the doctor found at its last examination of the pools that this daemon serves. An examination reads every
+//! record, so no scrape waits for one: a scrape that finds the last one outdated starts the next in the background.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use super::family::{Family, Kind};
 use crate::config::{Config, PoolConfig};
 use crate::doctor::Examination;
 
-/// An operator who mends something does not wait for it, as `orlop doctor` says at once what is left.
+/// After a repair, `orlop doctor` shows at once what is left; the metrics follow with the next examination.
 const EXAMINATION_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
-pub(super) struct FindingsInView {
-    /// With its image pools alone: what is left half-done on Ceph is found by any controller's garbage collection.
+pub(super) struct DoctorMetrics {
+    /// With image pools alone: orphans on Ceph are found by the garbage collection of any controller.
     config: Config,
     state: Arc<Mutex<State>>,
 }
@@ -45,7 +45,7 @@ impl Drop for UnderWay {
     }
 }
 
-impl FindingsInView {
+impl DoctorMetrics {
     pub(super) fn new(config: &Config) -> Self {
         let mut config = config.clone();
         config.pools.retain(|pool| pool.directory().is_some());
@@ -110,7 +110,7 @@ fn examined(config: &Config) -> Examined {
         let pool = found.pool.clone().unwrap_or_default();
         *findings.entry((pool, found.finding.code)).or_insert(0) += 1;
     }
-    for what in &examination.unseen {
+    for what in &examination.not_examined {
         tracing::debug!(what, "the doctor could not examine all");
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -118,7 +118,7 @@ fn examined(config: &Config) -> Examined {
         ended: Instant::now(),
         timestamp: now.as_secs_f64(),
         findings,
-        unexamined: examination.unseen.len(),
+        unexamined: examination.not_examined.len(),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Other daemons of the cluster.
 
 use super::family::{Family, Kind};
-use crate::cluster::PeersInView;
+use crate::cluster::PeerStatus;
 
-pub(super) fn families(view: Option<&PeersInView>) -> Vec<Family> {
+pub(super) fn families(view: Option<&PeerStatus>) -> Vec<Family> {
     let gauge = |name, help| Family::new(name, Kind::Gauge, help);
     let mut up = gauge("orlop_peer_up", "1 while the daemon of that node answers");
     let mut silent = gauge(

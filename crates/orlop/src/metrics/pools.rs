@@ -30,12 +30,12 @@ fn states(pools: &[PoolFigures]) -> Vec<Family> {
     let mut state = gauge("orlop_pool_state", "1 for the state that the pool is in");
     let mut short = gauge(
         "orlop_pool_below_floor",
-        "1 while nothing can be made on the pool, as it is below its floor, or full",
+        "1 while nothing can be created on the pool: it is below its floor, or full",
     );
     let mut attach = Family::new(
         "orlop_attach_failures",
         Kind::Counter,
-        "Volumes that could not be made a block device of this node",
+        "Volumes that could not be attached to this node",
     );
     for pool in pools {
         let name = pool.name.as_str();
@@ -43,8 +43,8 @@ fn states(pools: &[PoolFigures]) -> Vec<Family> {
         for (one, text) in STATES {
             state.add(&[("pool", name), ("state", text)], u64::from(pool.state == one));
         }
-        if let Some(is_short) = pool.is_short {
-            short.add(&[("pool", name)], u64::from(is_short));
+        if let Some(is_below_floor) = pool.is_below_floor {
+            short.add(&[("pool", name)], u64::from(is_below_floor));
         }
         if let Some(id) = &pool.id {
             info.add(&[("pool", name), ("pool_id", &id.to_string())], 1_u64);
@@ -59,22 +59,28 @@ fn spaces(pools: &[PoolFigures]) -> Vec<Family> {
     let mut size = gauge("orlop_pool_size_bytes", "Size of the filesystem that the pool is on");
     let mut free =
         gauge("orlop_pool_free_bytes", "Free space of the filesystem that the pool is on");
-    let mut used =
-        gauge("orlop_pool_used_bytes", "What is taken of that filesystem, also by other files");
-    let mut stored = gauge("orlop_pool_stored_bytes", "What the files of the pool take of it");
+    let mut used = gauge(
+        "orlop_pool_used_bytes",
+        "Used space of that filesystem, including that of other files",
+    );
+    let mut stored =
+        gauge("orlop_pool_stored_bytes", "Space that the files of the pool take of it");
     let mut shared = gauge(
         "orlop_pool_shared_bytes",
-        "What copies have in common with what they were made from and is stored once, at most",
+        "Space that copies share with their sources and that is stored once, at most",
     );
-    let mut floor = gauge("orlop_pool_floor_bytes", "Free space below which nothing new is made");
-    let mut promised =
-        gauge("orlop_pool_promised_bytes", "Sizes of volumes, and what snapshots may need");
-    let mut reserved =
-        gauge("orlop_pool_reserved_bytes", "What calls that are under way will promise");
+    let mut floor = gauge("orlop_pool_floor_bytes", "Free space below which nothing is created");
+    let mut promised = gauge(
+        "orlop_pool_promised_bytes",
+        "Sizes of all volumes, and the space that snapshots may need",
+    );
+    let mut reserved = gauge("orlop_pool_reserved_bytes", "Space that running calls will promise");
     let mut available =
-        gauge("orlop_pool_available_bytes", "What can still be promised to thin volumes");
-    let mut overcommit =
-        gauge("orlop_pool_overcommit_ratio", "How much may be promised of what there is");
+        gauge("orlop_pool_available_bytes", "Space that can still be promised to thin volumes");
+    let mut overcommit = gauge(
+        "orlop_pool_overcommit_ratio",
+        "How much may be promised to volumes, as a multiple of the space",
+    );
     for pool in pools {
         let Some(space) = pool.space else { continue };
         let labels = [("pool", pool.name.as_str())];
@@ -120,10 +126,7 @@ fn until_full(pools: &[PoolFigures], trends: &Mutex<Trends>) -> Family {
 fn objects(pools: &[PoolFigures]) -> Vec<Family> {
     let gauge = |name, help| Family::new(name, Kind::Gauge, help);
     let mut volumes = gauge("orlop_volumes", "Volumes of the pool, by their condition");
-    let mut lost = gauge(
-        "orlop_volumes_with_lost_writes",
-        "Volumes staged here of which the kernel lost what was written",
-    );
+    let mut lost = gauge("orlop_volumes_with_lost_writes", "Volumes staged here with lost writes");
     let mut snapshots = gauge("orlop_snapshots", "Snapshots of the pool");
     for pool in pools {
         let Some(objects) = pool.objects else { continue };

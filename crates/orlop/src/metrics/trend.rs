@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 const SPAN: Duration = Duration::from_secs(24 * 60 * 60);
-/// Closer together, samples tell nothing new.
+/// The interval between samples.
 const STEP: Duration = Duration::from_secs(5 * 60);
-/// With less, a single copy would look like a trend.
-const LEAST: Duration = Duration::from_secs(30 * 60);
+/// Over a shorter time, a single copy would be taken for a trend.
+const MIN_SPAN: Duration = Duration::from_secs(30 * 60);
 
 /// Of each pool, by its name.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl Trends {
             samples.push_back((now, left));
         }
         let span = samples.front().map_or(Duration::ZERO, |(at, _)| now.duration_since(*at));
-        if span < LEAST {
+        if span < MIN_SPAN {
             return f64::INFINITY;
         }
         let loss = -slope(

@@ -7,11 +7,11 @@ use orlop_model::id::shown;
 use super::family::{Family, Kind};
 
 /// As many as a node is meant to have.
-const MOST: usize = 1000;
+const MAX_VOLUMES: usize = 1000;
 
 /// `None`: not allowed, or not known yet.
 pub(super) fn families(engine: Option<&Engine>) -> Vec<Family> {
-    let (volumes, left_out) = match engine.map(|engine| engine.volume_io(MOST)) {
+    let (volumes, left_out) = match engine.map(|engine| engine.volume_io(MAX_VOLUMES)) {
         Some(Ok(found)) => (found.volumes, found.left_out),
         Some(Err(error)) => {
             tracing::debug!(%error, "cannot list the volumes that are staged here");
@@ -27,9 +27,8 @@ pub(super) fn families(engine: Option<&Engine>) -> Vec<Family> {
     let mut read_time = counter("orlop_volume_read_seconds", "Time that all reads took together");
     let mut write_time =
         counter("orlop_volume_write_seconds", "Time that all writes took together");
-    let mut busy = counter("orlop_volume_io_seconds", "Time in which there was any I/O under way");
-    let mut in_flight =
-        Family::new("orlop_volume_io_in_flight", Kind::Gauge, "I/O that is under way");
+    let mut busy = counter("orlop_volume_io_seconds", "Time in which any I/O was in flight");
+    let mut in_flight = Family::new("orlop_volume_io_in_flight", Kind::Gauge, "I/O in flight");
     for VolumeIo { id, name, pool, io, .. } in &volumes {
         let (id, name) = (id.to_string(), shown(name.as_str()));
         let labels = [("pool", pool.as_str()), ("volume", &id), ("name", &name)];

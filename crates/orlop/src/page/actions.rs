@@ -1,5 +1,5 @@
-//! The changes that the page can make. Each is a call of CSI on the daemon's own socket, and so what an orchestrator
-//! could ask for too: it is parsed, limited, logged, counted and routed as all calls are.
+//! The changes that the page can make. Each is a CSI call on the daemon's own socket, so it is parsed, limited, logged,
+//! counted and routed like a call of an orchestrator.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -24,9 +24,9 @@ const SNAPSHOTS: &str = "/api/snapshots";
 const LIMITS: &str = "/api/limits";
 pub(super) const PATHS: [&str; 3] = [TOKEN, SNAPSHOTS, LIMITS];
 
-/// Less than a connection may take. A snapshot that is a copy of the data may take longer, and is finished all the
-/// same.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Shorter than the timeout of the connection. A snapshot that has to copy the data may take longer, and is completed
+/// after the answer.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,20 +48,20 @@ impl Page {
         match path {
             SNAPSHOTS => self.take_snapshot(parsed(body)?).await,
             LIMITS => self.change_limits(parsed(body)?).await,
-            // The token was right.
+            // TOKEN: it was checked before this.
             _ => Ok(done(StatusCode::NO_CONTENT)),
         }
     }
 
-    async fn take_snapshot(&self, wanted: NewSnapshot) -> Answered {
-        let NewSnapshot { volume, name } = wanted;
-        tracing::info!(volume = %orlop_model::id::shown(&volume), "a snapshot is asked for on the page");
+    async fn take_snapshot(&self, requested: NewSnapshot) -> Answered {
+        let NewSnapshot { volume, name } = requested;
+        tracing::info!(volume = %orlop_model::id::shown(&volume), "taking a snapshot that was requested on the page");
         let request =
             v1::CreateSnapshotRequest { source_volume_id: volume, name, ..Default::default() };
         let call = |channel: Channel| async move {
             ControllerClient::new(channel).create_snapshot(request).await
         };
-        let Some(reply) = self.called(call).await? else {
+        let Some(reply) = self.call_within_timeout(call).await? else {
             return Ok(done(StatusCode::ACCEPTED));
         };
         let id = reply.into_inner().snapshot.map(|snapshot| snapshot.snapshot_id);
@@ -70,9 +70,9 @@ impl Page {
         Ok(answer)
     }
 
-    async fn change_limits(&self, wanted: NewLimits) -> Answered {
-        let NewLimits { volume, limits } = wanted;
-        tracing::info!(volume = %orlop_model::id::shown(&volume), "other I/O limits are asked for on the page");
+    async fn change_limits(&self, requested: NewLimits) -> Answered {
+        let NewLimits { volume, limits } = requested;
+        tracing::info!(volume = %orlop_model::id::shown(&volume), "changing I/O limits as requested on the page");
         let mutable_parameters =
             limits.into_iter().map(|(key, value)| (key, value.to_string())).collect();
         let request = v1::ControllerModifyVolumeRequest {
@@ -83,25 +83,25 @@ impl Page {
         let call = |channel: Channel| async move {
             ControllerClient::new(channel).controller_modify_volume(request).await
         };
-        match self.called(call).await? {
+        match self.call_within_timeout(call).await? {
             Some(_) => Ok(done(StatusCode::NO_CONTENT)),
             None => Ok(done(StatusCode::ACCEPTED)),
         }
     }
 
-    /// `None`: it is still under way.
-    async fn called<T, F: Future<Output = Result<T, Status>>>(
+    /// `None`: the call is still running.
+    async fn call_within_timeout<T, F: Future<Output = Result<T, Status>>>(
         &self,
         call: impl FnOnce(Channel) -> F,
     ) -> Result<Option<T>, Refusal> {
         let calling = async {
             let channel = self_check::connect(&self.csi).await;
-            let failed = |error: self_check::Unwell| {
+            let failed = |error: self_check::SelfCheckError| {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
             };
             call(channel.map_err(failed)?).await.map_err(|status| status_refusal(&status))
         };
-        match timeout(PATIENCE, calling).await {
+        match timeout(CALL_TIMEOUT, calling).await {
             Ok(answered) => answered.map(Some),
             Err(_) => Ok(None),
         }

@@ -1,5 +1,5 @@
-//! Where two snapshots differ, or where one has data, as a strip of cells. Asked by the calls of CSI, so that the limits
-//! for streams apply, and a router carries them to the node that has the snapshots.
+//! Where two snapshots differ, or where one has data, as a strip of cells. It uses the calls of CSI, so that the limits
+//! for streams apply, and a router forwards them to the node that has the snapshots.
 
 use std::time::Duration;
 
@@ -16,30 +16,31 @@ use super::query::Query;
 use super::{Answered, JSON, Page, Refusal, json, whole};
 
 const CELLS: usize = 128;
-/// How many stretches are listed by their offsets.
-const STRETCHES: usize = 50;
-/// More ranges than this are not counted.
-const MOST_RANGES: usize = 200_000;
-const PATIENCE: Duration = Duration::from_secs(8);
+/// How many ranges are listed with their offsets.
+const MAX_LISTED_RANGES: usize = 50;
+/// Counting stops after this many ranges.
+const MAX_RANGES: usize = 200_000;
+const TIMEOUT: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Serialize, PartialEq, Eq)]
 struct Strip {
-    /// Of the volume when the later snapshot was taken; 0 if there is no range at all.
+    /// The size of the volume when the later snapshot was taken; 0 if there are no ranges.
     capacity_bytes: u64,
-    /// In all cells together.
+    /// The length of all ranges together.
     bytes: u64,
     ranges: usize,
-    /// How much of each equal part of the volume, in percent; a part with anything has at least 1.
+    /// How much of each cell is in ranges, in percent, and at least 1 if any of it is. All cells are equal parts of the
+    /// volume.
     cells: Vec<u64>,
-    /// The first of them.
-    stretches: Vec<Stretch>,
-    /// False: it was given up after a time, or after too many ranges, at `looked_at_bytes`.
+    /// The first ranges.
+    listed_ranges: Vec<ListedRange>,
+    /// `false`: counting stopped at `counted_bytes`, after a timeout or too many ranges.
     is_complete: bool,
-    looked_at_bytes: u64,
+    counted_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, PartialEq, Eq)]
-struct Stretch {
+struct ListedRange {
     offset: u64,
     length: u64,
 }
@@ -50,7 +51,8 @@ struct Counting {
     bytes: u64,
     ranges: usize,
     cells: Vec<u64>,
-    stretches: Vec<Stretch>,
+    listed_ranges: Vec<ListedRange>,
+    /// Where the last range ends.
     end: u64,
 }
 
@@ -60,12 +62,13 @@ impl Page {
         if target.is_empty() {
             return Err(Refusal::new(StatusCode::BAD_REQUEST, "target: name a snapshot"));
         }
-        let deadline = Instant::now() + PATIENCE;
-        let late = |_| {
+        let deadline = Instant::now() + TIMEOUT;
+        let timed_out = |_| {
             let why = "the daemon has not answered in time; its pool may be busy or hang";
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why)
         };
-        let channel = timeout_at(deadline, self_check::connect(&self.csi)).await.map_err(late)?;
+        let channel =
+            timeout_at(deadline, self_check::connect(&self.csi)).await.map_err(timed_out)?;
         let channel = channel
             .map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
         let mut client = SnapshotMetadataClient::new(channel);
@@ -74,7 +77,7 @@ impl Page {
                 let request =
                     v1::GetMetadataAllocatedRequest { snapshot_id: target, ..Default::default() };
                 let stream = client.get_metadata_allocated(request);
-                let stream = timeout_at(deadline, stream).await.map_err(late)?;
+                let stream = timeout_at(deadline, stream).await.map_err(timed_out)?;
                 let page = |it: v1::GetMetadataAllocatedResponse| {
                     (it.volume_capacity_bytes, it.block_metadata)
                 };
@@ -88,7 +91,7 @@ impl Page {
                     ..Default::default()
                 };
                 let stream = timeout_at(deadline, client.get_metadata_delta(request)).await;
-                let stream = stream.map_err(late)?.map_err(|it| status_refusal(&it))?;
+                let stream = stream.map_err(timed_out)?.map_err(|it| status_refusal(&it))?;
                 let page = |it: v1::GetMetadataDeltaResponse| {
                     (it.volume_capacity_bytes, it.block_metadata)
                 };
@@ -100,7 +103,7 @@ impl Page {
     }
 }
 
-/// Until the end, or until it is enough.
+/// Counts until the stream ends, or until a limit is reached.
 async fn counted<M>(
     mut stream: Streaming<M>,
     deadline: Instant,
@@ -118,7 +121,7 @@ async fn counted<M>(
                 }
             },
         }
-        if counting.ranges >= MOST_RANGES {
+        if counting.ranges >= MAX_RANGES {
             break false;
         }
     };
@@ -139,16 +142,16 @@ impl Counting {
 
     fn add(&mut self, offset: u64, length: u64) {
         let end = offset.saturating_add(length);
-        // Pages cut long ranges, so what follows at once is the same stretch.
+        // A range that is longer than a message arrives in several parts.
         if self.ranges > 0 && self.end == offset {
-            let is_listed = self.ranges == self.stretches.len();
-            if let Some(last) = self.stretches.last_mut().filter(|_| is_listed) {
+            let is_listed = self.ranges == self.listed_ranges.len();
+            if let Some(last) = self.listed_ranges.last_mut().filter(|_| is_listed) {
                 last.length = last.length.saturating_add(length);
             }
         } else {
             self.ranges += 1;
-            if self.stretches.len() < STRETCHES {
-                self.stretches.push(Stretch { offset, length });
+            if self.listed_ranges.len() < MAX_LISTED_RANGES {
+                self.listed_ranges.push(ListedRange { offset, length });
             }
         }
         self.bytes = self.bytes.saturating_add(length);
@@ -167,7 +170,7 @@ impl Counting {
         u64::try_from(at).unwrap_or(u64::MAX)
     }
 
-    /// Or the one before it: edges are rounded.
+    /// The cell of an offset, or the cell before it, because edges are rounded.
     fn cell_of(&self, offset: u64) -> usize {
         let cell = u128::from(offset) * wide(CELLS) / u128::from(self.capacity.max(1));
         usize::try_from(cell).unwrap_or(CELLS).min(CELLS)
@@ -186,8 +189,8 @@ impl Counting {
             capacity_bytes: self.capacity,
             bytes: self.bytes,
             ranges: self.ranges,
-            looked_at_bytes: if is_complete { self.capacity } else { self.end },
-            stretches: self.stretches,
+            counted_bytes: if is_complete { self.capacity } else { self.end },
+            listed_ranges: self.listed_ranges,
             is_complete,
         }
     }
@@ -223,8 +226,8 @@ mod tests {
         assert_eq!(found.cells[..4], [100, 50, 50, 0]);
         assert_eq!(found.cells[127], 1);
         assert_eq!((found.bytes, found.ranges), (201, 3));
-        let middle = Stretch { offset: 150, length: 100 };
-        assert_eq!(found.stretches[1], middle, "cut by a page, and one stretch all the same");
+        let middle = ListedRange { offset: 150, length: 100 };
+        assert_eq!(found.listed_ranges[1], middle, "one range, though it arrived in two parts");
     }
 
     #[test]
@@ -242,10 +245,10 @@ mod tests {
     }
 
     #[test]
-    fn stretches_are_bounded_and_the_rest_is_counted() {
+    fn listed_ranges_are_bounded_and_the_rest_is_counted() {
         let ranges: Vec<(i64, i64)> = (0..1000).map(|number| (number * 8192, 4096)).collect();
         let found = strip(1000 * 8192, &[&ranges]);
-        assert_eq!((found.ranges, found.stretches.len()), (1000, STRETCHES));
+        assert_eq!((found.ranges, found.listed_ranges.len()), (1000, MAX_LISTED_RANGES));
         assert_eq!(found.bytes, 1000 * 4096);
         assert_eq!(strip(0, &[]).cells, [] as [u64; 0]);
     }

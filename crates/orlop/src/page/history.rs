@@ -1,5 +1,5 @@
-//! What the devices of volumes did in the last minutes, for the lines beside them. The kernel has counters only, so
-//! they are read at intervals.
+//! The I/O of volumes in the last minutes, for the graphs in the list. The kernel only counts, so its counters are read
+//! at intervals.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,9 +13,9 @@ pub(super) const STEP: Duration = Duration::from_secs(10);
 /// Ten minutes.
 const STEPS: usize = 60;
 /// As many volumes as a node is meant to have.
-const MOST: usize = 1000;
+const MAX_VOLUMES: usize = 1000;
 
-/// By volume that is staged here.
+/// Of each volume that is staged here.
 #[derive(Default)]
 pub(super) struct History(Mutex<BTreeMap<VolumeId, Series>>);
 
@@ -25,7 +25,7 @@ struct Series {
     rates: VecDeque<Rates>,
 }
 
-/// In one second, of all that was done in one step.
+/// Per second, averaged over one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Rates {
     read_bytes: u64,
@@ -50,14 +50,14 @@ impl History {
     }
 
     pub(super) fn sample(&self, engine: &Engine) {
-        match engine.volume_io(MOST) {
-            Ok(found) => self.note(found.volumes, Instant::now()),
+        match engine.volume_io(MAX_VOLUMES) {
+            Ok(found) => self.add_sample(found.volumes, Instant::now()),
             Err(error) => tracing::debug!(%error, "cannot list the volumes that are staged here"),
         }
     }
 
-    /// A volume that is not staged any more is forgotten.
-    fn note(&self, found: Vec<VolumeIo>, now: Instant) {
+    /// Drops the history of volumes that are no longer staged.
+    fn add_sample(&self, found: Vec<VolumeIo>, now: Instant) {
         let mut all = self.all();
         let mut before = std::mem::take(&mut *all);
         for VolumeIo { id, io, .. } in found {
@@ -72,7 +72,7 @@ impl History {
         }
     }
 
-    /// `None`: it is not staged here, or that is not known yet.
+    /// `None`: it is not staged here, or has not been sampled yet.
     pub(super) fn of(&self, id: &VolumeId) -> Option<IoView> {
         self.all().get(id).map(|series| {
             let each = |of: fn(&Rates) -> u64| series.rates.iter().map(of).collect();
@@ -89,20 +89,21 @@ impl History {
 
 impl Series {
     fn push(&mut self, io: DeviceIo, now: Instant) {
-        let passed = u64::try_from(now.duration_since(self.at).as_millis()).unwrap_or(u64::MAX);
-        // A device that was attached again counts from 0.
-        let in_a_second =
-            |now: u64, before: u64| now.saturating_sub(before).saturating_mul(1000) / passed.max(1);
+        let elapsed_ms = u64::try_from(now.duration_since(self.at).as_millis()).unwrap_or(u64::MAX);
+        // The counters of a device that was attached again begin at 0.
+        let per_second = |now: u64, before: u64| {
+            now.saturating_sub(before).saturating_mul(1000) / elapsed_ms.max(1)
+        };
         let last = std::mem::replace(&mut self.last, io);
         self.at = now;
         if self.rates.len() >= STEPS {
             self.rates.pop_front();
         }
         self.rates.push_back(Rates {
-            read_bytes: in_a_second(io.bytes_read, last.bytes_read),
-            written_bytes: in_a_second(io.bytes_written, last.bytes_written),
-            reads: in_a_second(io.reads, last.reads),
-            writes: in_a_second(io.writes, last.writes),
+            read_bytes: per_second(io.bytes_read, last.bytes_read),
+            written_bytes: per_second(io.bytes_written, last.bytes_written),
+            reads: per_second(io.reads, last.reads),
+            writes: per_second(io.writes, last.writes),
         });
     }
 }
@@ -113,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(name: &str, bytes_written: u64) -> VolumeIo {
+    fn volume_io(name: &str, bytes_written: u64) -> VolumeIo {
         let name: orlop_model::ObjectName = name.parse().unwrap();
         let id = VolumeId::new(PoolId::from_random([1; 4]), NameDigest::of(&name));
         let io = DeviceIo { bytes_written, writes: bytes_written / 4096, ..DeviceIo::default() };
@@ -124,12 +125,12 @@ mod tests {
     fn rates_are_by_second_and_survive_a_new_device() {
         let history = History::default();
         let begin = Instant::now();
-        let id = seen("a", 0).id;
+        let id = volume_io("a", 0).id;
         assert_eq!(history.of(&id), None);
         for (step, written) in
             [(0, 0), (1, 40_960_000), (2, 40_960_000), (3, 4096), (4, 81_924_096)]
         {
-            history.note(vec![seen("a", written)], begin + STEP * step);
+            history.add_sample(vec![volume_io("a", written)], begin + STEP * step);
         }
         let view = history.of(&id).unwrap();
         assert_eq!(view.written_bytes, [4_096_000, 0, 0, 8_192_000]);
@@ -142,11 +143,11 @@ mod tests {
         let history = History::default();
         let begin = Instant::now();
         for step in 0..200 {
-            history.note(vec![seen("a", 0), seen("b", 0)], begin + STEP * step);
+            history.add_sample(vec![volume_io("a", 0), volume_io("b", 0)], begin + STEP * step);
         }
-        assert_eq!(history.of(&seen("b", 0).id).unwrap().reads.len(), STEPS);
-        history.note(vec![seen("a", 0)], begin + STEP * 200);
-        assert_eq!(history.of(&seen("b", 0).id), None);
+        assert_eq!(history.of(&volume_io("b", 0).id).unwrap().reads.len(), STEPS);
+        history.add_sample(vec![volume_io("a", 0)], begin + STEP * 200);
+        assert_eq!(history.of(&volume_io("b", 0).id), None);
         assert_eq!(history.all().len(), 1);
     }
 }

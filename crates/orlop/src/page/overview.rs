@@ -8,7 +8,7 @@ use orlop_model::PoolSpace;
 use serde::Serialize;
 
 use super::{Answered, JSON, OVERVIEW_AGE, Page, json, whole};
-use crate::cluster::PeersInView;
+use crate::cluster::PeerStatus;
 
 #[derive(Serialize)]
 struct Overview<'a> {
@@ -29,7 +29,7 @@ struct PoolView {
     id: Option<String>,
     state: &'static str,
     /// Why it does not serve, or is about to be full.
-    trouble: Option<String>,
+    problem: Option<String>,
     space: Option<SpaceView>,
     objects: Option<ObjectsView>,
 }
@@ -71,7 +71,7 @@ struct NodeView {
     answers: bool,
     /// Why it does not.
     why: Option<String>,
-    /// All its pools are known.
+    /// `true`: all its pools are known.
     is_complete: bool,
     pools: Vec<NodePool>,
 }
@@ -89,14 +89,14 @@ struct SilentAddress {
 }
 
 impl Page {
-    /// The same answer for all who ask within a moment: pools are asked once.
+    /// Requests that arrive within [`OVERVIEW_AGE`] get the same answer, so that pools are queried once for all of them.
     pub(super) async fn overview(self: &Arc<Self>) -> Answered {
         let mut kept = self.overview.lock().await;
         let is_fresh = |(at, _): &&(Instant, _)| at.elapsed() < OVERVIEW_AGE;
         if let Some((_, body)) = kept.as_ref().filter(is_fresh) {
             return Ok(whole(JSON, body.clone()));
         }
-        let body = self.look(|page, engine| json(&page.gathered(engine))).await?;
+        let body = self.query(|page, engine| json(&page.gathered(engine))).await?;
         *kept = Some((Instant::now(), body.clone()));
         Ok(whole(JSON, body))
     }
@@ -122,13 +122,13 @@ impl PoolView {
             name: figures.name,
             id: figures.id.map(|id| id.to_string()),
             state: match figures.state {
-                PoolState::Up if figures.is_short == Some(true) => "short",
+                PoolState::Up if figures.is_below_floor == Some(true) => "short",
                 PoolState::Up => "up",
                 PoolState::Hung => "hung",
                 PoolState::Failed => "failed",
                 PoolState::Absent => "absent",
             },
-            trouble: figures.trouble,
+            problem: figures.problem,
             space: figures.space.map(SpaceView::of),
             objects: figures.objects.map(|counts| ObjectsView {
                 normal_volumes: counts.normal_volumes,
@@ -160,7 +160,7 @@ impl SpaceView {
 }
 
 impl Peers {
-    fn of(view: &PeersInView) -> Self {
+    fn of(view: &PeerStatus) -> Self {
         let nodes = view.members().into_iter().map(|member| NodeView {
             answers: member.away.is_empty(),
             why: Some(member.away).filter(|why| !why.is_empty()),

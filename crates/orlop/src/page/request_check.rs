@@ -1,4 +1,4 @@
-//! Which requests are not meant for this page, although a browser sends them.
+//! Refuses requests that a browser sends on behalf of other sites.
 
 use std::net::IpAddr;
 
@@ -7,11 +7,11 @@ use hyper::{Request, StatusCode};
 
 use super::Refusal;
 
-/// A browser says from where a request was made.
+/// The header in which a browser says which site made the request.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// A name that an attacker points at 127.0.0.1 would make the page a part of the attacker's site (DNS rebinding). Only
-/// names that always mean this machine are answered, by whichever port: it may be that of a tunnel.
+/// An attacker's name that resolves to 127.0.0.1 would make the page part of the attacker's site (DNS rebinding). So only
+/// names of this machine are accepted, with any port: it may be that of a tunnel.
 pub(super) fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     let wrong = || {
         let why = "the request names another host; open the page as localhost or 127.0.0.1, and let a \
@@ -46,7 +46,7 @@ fn is_port(text: &str) -> bool {
     text.parse::<u16>().is_ok()
 }
 
-/// Another site may link to the page, and may not use what is behind it.
+/// Another site may link to the page, but not use the requests behind it.
 pub(super) fn check_origin<B>(request: &Request<B>) -> Result<(), Refusal> {
     let Some(site) = request.headers().get(FETCH_SITE) else { return Ok(()) };
     if ["same-origin", "none"].iter().any(|fine| site == fine) {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sites_may_not_ask() {
+    fn requests_of_other_sites_are_refused() {
         let from = |site: &str| {
             check_origin(&Request::builder().header(FETCH_SITE, site).body(()).unwrap())
         };

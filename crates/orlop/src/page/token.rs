@@ -1,5 +1,5 @@
-//! Who may change something: those who have what is in a file. It is read each time, so that it can be replaced while
-//! the daemon runs, and it never reaches a log.
+//! Checks the token that changes need. It is read from a file for each change, so that it can be replaced while the daemon
+//! runs, and it is never logged.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use sha2::{Digest, Sha256};
 
 use super::Refusal;
 
-/// Fewer could be tried one after the other.
+/// A shorter token could be guessed.
 const SHORTEST: usize = 16;
 const LONGEST: usize = 4096;
-/// After a wrong one.
-const PENALTY: Duration = Duration::from_secs(1);
+/// The answer to a wrong token is delayed by this.
+const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) struct TokenFile {
     path: PathBuf,
@@ -27,20 +27,20 @@ impl TokenFile {
         Self { path }
     }
 
-    /// With a warning, if there is something to warn of.
+    /// Checks the file; returns a warning if other users can read it.
     pub(super) fn check(&self) -> Result<Option<String>, String> {
         self.digest()?;
         let mode = std::fs::metadata(&self.path).map_or(0, |file| file.mode());
         Ok((mode & 0o004 != 0).then(|| {
             format!(
-                "every user of this machine can read the token of the page in {}; take the right away with \
+                "every user of this machine can read the token of the page in {}; remove that permission with \
                  `chmod o= FILE`",
                 self.path.display()
             )
         }))
     }
 
-    /// Digests are compared, so that neither the length nor the contents show in the time that it takes.
+    /// The digest of the token. Digests are compared, so that the time does not depend on the length or the contents.
     fn digest(&self) -> Result<[u8; 32], String> {
         let path = self.path.display();
         let read = file::read_small(&self.path, LONGEST)
@@ -59,7 +59,7 @@ impl TokenFile {
         if self.is_given(headers)? {
             return Ok(());
         }
-        tokio::time::sleep(PENALTY).await;
+        tokio::time::sleep(WRONG_TOKEN_DELAY).await;
         tracing::warn!("a change on the page was refused: its token is missing or wrong");
         Err(Refusal::new(StatusCode::UNAUTHORIZED, "the token is missing or wrong"))
     }
@@ -68,7 +68,10 @@ impl TokenFile {
         let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
         let given = given.and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
         let expected = self.digest().map_err(|why| {
-            tracing::error!(why, "the page refuses a change");
+            tracing::error!(
+                why,
+                "cannot check the token of a change on the page; the change is refused"
+            );
             let why = "the daemon cannot read its token; see its log";
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why)
         })?;

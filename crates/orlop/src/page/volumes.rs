@@ -1,9 +1,9 @@
-//! Volumes in pages, and one volume with what came from it.
+//! Lists of volumes, page by page, and one volume with its copies.
 
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use orlop_engine::{CopiesInView, Engine, SnapshotInView, VolumeInView, VolumeState};
+use orlop_engine::{Copies, Engine, ListedSnapshot, ListedVolume, VolumeState};
 use orlop_model::id::shown;
 use orlop_model::{
     Condition, ContentSource, IoLimits, Severity, Timestamp, VolumeId, VolumeRecord,
@@ -14,13 +14,13 @@ use super::history::IoView;
 use super::query::Query;
 use super::{Answered, JSON, Page, Refusal, json, whole};
 
-/// Volumes in one answer.
-const MOST: usize = 100;
-const USUAL: usize = 25;
+/// How many volumes one answer lists at most, and if the request does not say.
+const MAX_COUNT: usize = 100;
+const DEFAULT_COUNT: usize = 25;
 
 #[derive(Serialize)]
 struct VolumeList {
-    /// All that there are, and those that were looked for.
+    /// How many volumes there are, and how many of them match the request.
     total: usize,
     matching: usize,
     start: usize,
@@ -41,7 +41,7 @@ struct VolumeView {
     pool: String,
     state: &'static str,
     size_bytes: Option<u64>,
-    /// What its data takes of the pool.
+    /// How much of the pool its data takes.
     used_bytes: Option<u64>,
     filesystem: Option<String>,
     provisioning: Option<&'static str>,
@@ -72,7 +72,7 @@ struct LimitsView {
 
 #[derive(Serialize)]
 struct HealthView {
-    /// `well`, `degraded`, `inaccessible`, `data-loss` or `deleted`.
+    /// `normal`, `degraded`, `inaccessible`, `data-loss` or `deleted`.
     verdict: &'static str,
     message: String,
     problems: Vec<ProblemView>,
@@ -88,7 +88,7 @@ struct ProblemView {
 struct VolumeDetails {
     volume: VolumeView,
     copies: Vec<CopyView>,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 #[derive(Serialize)]
@@ -100,7 +100,7 @@ struct CopyView {
     parent: String,
     size_bytes: u64,
     created: i64,
-    /// What deleting the snapshot would give back; null if it is not known, or a volume.
+    /// How much deleting the snapshot would free; null if that is not known, and for a volume.
     exclusive_bytes: Option<u64>,
     consistency: Option<&'static str>,
     group: Option<String>,
@@ -108,48 +108,48 @@ struct CopyView {
 
 impl Page {
     pub(super) async fn volumes(self: &Arc<Self>, query: &Query) -> Answered {
-        let wanted = Wanted {
+        let filter = VolumeFilter {
             text: query.text("search").to_lowercase(),
             pool: query.text("pool").to_owned(),
-            unwell: query.text("unwell") == "1",
+            abnormal: query.text("abnormal") == "1",
             start: query.number("start").unwrap_or(0),
-            count: query.number("count").unwrap_or(USUAL).clamp(1, MOST),
+            count: query.number("count").unwrap_or(DEFAULT_COUNT).clamp(1, MAX_COUNT),
         };
-        let body = self.look(move |page, engine| json(&page.list(engine, &wanted)));
+        let body = self.query(move |page, engine| json(&page.list(engine, &filter)));
         Ok(whole(JSON, body.await?))
     }
 
-    fn list(&self, engine: &Engine, wanted: &Wanted) -> VolumeList {
-        let view = engine.volumes_in_view();
+    fn list(&self, engine: &Engine, filter: &VolumeFilter) -> VolumeList {
+        let view = engine.volume_listing();
         let total = view.volumes.len();
-        let mut found: Vec<VolumeInView> =
-            view.volumes.into_iter().filter(|volume| wanted.fits(volume)).collect();
-        if wanted.unwell {
+        let mut found: Vec<ListedVolume> =
+            view.volumes.into_iter().filter(|volume| filter.fits(volume)).collect();
+        if filter.abnormal {
             let conditions = conditions_of(engine, &found);
-            let is_unwell = |condition: &Option<Condition>| {
+            let is_abnormal = |condition: &Option<Condition>| {
                 condition.as_ref().is_some_and(Condition::is_abnormal)
             };
-            let mut unwell = conditions.iter().map(is_unwell);
-            found.retain(|_| unwell.next().unwrap_or(false));
+            let mut abnormal = conditions.iter().map(is_abnormal);
+            found.retain(|_| abnormal.next().unwrap_or(false));
         }
         let matching = found.len();
-        let shown: Vec<VolumeInView> =
-            found.into_iter().skip(wanted.start).take(wanted.count).collect();
+        let shown: Vec<ListedVolume> =
+            found.into_iter().skip(filter.start).take(filter.count).collect();
         let incomplete = view.incomplete.into_iter();
         VolumeList {
             total,
             matching,
-            start: wanted.start,
+            start: filter.start,
             volumes: self.described(engine, shown),
             incomplete: incomplete.map(|(pool, why)| IncompletePool { pool, why }).collect(),
         }
     }
 
-    fn described(&self, engine: &Engine, volumes: Vec<VolumeInView>) -> Vec<VolumeView> {
+    fn described(&self, engine: &Engine, volumes: Vec<ListedVolume>) -> Vec<VolumeView> {
         let conditions = conditions_of(engine, &volumes);
         let ids: Vec<VolumeId> = volumes.iter().map(|volume| volume.id.clone()).collect();
-        let used = engine.used_in_view(&ids);
-        let view = |((volume, condition), used): ((VolumeInView, _), _)| {
+        let used = engine.used_bytes_by_id(&ids);
+        let view = |((volume, condition), used): ((ListedVolume, _), _)| {
             let io = self.history.of(&volume.id);
             VolumeView::of(&volume, condition, used, io)
         };
@@ -160,31 +160,31 @@ impl Page {
         let id: VolumeId = id
             .parse()
             .map_err(|_| Refusal::new(StatusCode::NOT_FOUND, "there is no volume with this id"))?;
-        let body = self.look(move |page, engine| {
-            let found = engine.copies_in_view(&id).map_err(|error| Refusal::of(&error));
+        let body = self.query(move |page, engine| {
+            let found = engine.volume_and_copies(&id).map_err(|error| Refusal::of(&error));
             let (volume, copies) = found?;
-            let is_cut = copies.is_cut;
+            let is_truncated = copies.is_truncated;
             let mut described = page.described(engine, vec![volume]);
             let volume = described.pop().ok_or_else(|| {
                 Refusal::new(StatusCode::NOT_FOUND, "there is no volume with this id")
             })?;
-            json(&VolumeDetails { volume, copies: all_copies(copies), is_cut })
+            json(&VolumeDetails { volume, copies: all_copies(copies), is_truncated })
         });
         Ok(whole(JSON, body.await?))
     }
 }
 
-struct Wanted {
+struct VolumeFilter {
     /// In lower case.
     text: String,
     pool: String,
-    unwell: bool,
+    abnormal: bool,
     start: usize,
     count: usize,
 }
 
-impl Wanted {
-    fn fits(&self, volume: &VolumeInView) -> bool {
+impl VolumeFilter {
+    fn fits(&self, volume: &ListedVolume) -> bool {
         let has = |text: &str| text.to_lowercase().contains(&self.text);
         (self.pool.is_empty() || self.pool == volume.pool)
             && (self.text.is_empty()
@@ -193,13 +193,13 @@ impl Wanted {
     }
 }
 
-/// `None` for volumes that are gone.
-fn conditions_of(engine: &Engine, volumes: &[VolumeInView]) -> Vec<Option<Condition>> {
-    let is_present = |volume: &&VolumeInView| volume.record().is_some();
+/// `None`: the volume was deleted.
+fn conditions_of(engine: &Engine, volumes: &[ListedVolume]) -> Vec<Option<Condition>> {
+    let is_present = |volume: &&ListedVolume| volume.record().is_some();
     let ids: Vec<VolumeId> =
         volumes.iter().filter(is_present).map(|volume| volume.id.clone()).collect();
-    let mut conditions = engine.conditions_in_view(&ids).into_iter();
-    let condition = |volume: &VolumeInView| match &volume.state {
+    let mut conditions = engine.conditions_by_id(&ids).into_iter();
+    let condition = |volume: &ListedVolume| match &volume.state {
         VolumeState::Present(_) => conditions.next(),
         VolumeState::Unreadable(problem) => Some(Condition::of(vec![problem.clone()], "")),
         VolumeState::Deleted => None,
@@ -209,7 +209,7 @@ fn conditions_of(engine: &Engine, volumes: &[VolumeInView]) -> Vec<Option<Condit
 
 impl VolumeView {
     fn of(
-        volume: &VolumeInView,
+        volume: &ListedVolume,
         condition: Option<Condition>,
         used_bytes: Option<u64>,
         io: Option<IoView>,
@@ -281,7 +281,7 @@ impl HealthView {
         };
         Self {
             verdict: match worst {
-                None => "well",
+                None => "normal",
                 Some(Severity::Degraded) => "degraded",
                 Some(Severity::Inaccessible) => "inaccessible",
                 Some(Severity::DataLoss) => "data-loss",
@@ -292,7 +292,7 @@ impl HealthView {
     }
 }
 
-fn all_copies(copies: CopiesInView) -> Vec<CopyView> {
+fn all_copies(copies: Copies) -> Vec<CopyView> {
     let snapshots = copies.snapshots.into_iter().map(snapshot_view);
     let volumes = copies.volumes.into_iter().filter_map(volume_view);
     let mut all: Vec<CopyView> = snapshots.chain(volumes).collect();
@@ -300,8 +300,8 @@ fn all_copies(copies: CopiesInView) -> Vec<CopyView> {
     all
 }
 
-fn snapshot_view(snapshot: SnapshotInView) -> CopyView {
-    let SnapshotInView { record, exclusive_bytes } = snapshot;
+fn snapshot_view(snapshot: ListedSnapshot) -> CopyView {
+    let ListedSnapshot { record, exclusive_bytes } = snapshot;
     let Timestamp { seconds, .. } = record.created;
     CopyView {
         kind: "snapshot",

@@ -1,4 +1,4 @@
-//! Takes the spans of calls out of `tracing`, with the lines that were logged in them.
+//! A tracing layer that collects the spans of calls, with the lines that were logged in them.
 
 use std::fmt::Debug;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,11 +13,11 @@ use tracing_subscriber::registry::LookupSpan;
 use super::messages::{Event, KeyValue, Span, SpanKind, SpanStatus, StatusCode};
 use super::queue::QUEUE;
 
-/// What `csi/src/layers.rs` calls the span of a call.
+/// The name of the span of a call in `csi/src/layers.rs`.
 const CALL: &str = "call";
-const MOST_EVENTS: usize = 64;
+const MAX_EVENTS: usize = 64;
 
-/// Codes for which a server is to blame, by the conventions of OpenTelemetry, with their numbers.
+/// Codes that are errors of the server by the conventions of OpenTelemetry, with their numbers.
 const ERRORS: [(&str, i64); 6] = [
     ("UNKNOWN", 2),
     ("DEADLINE_EXCEEDED", 4),
@@ -42,7 +42,7 @@ const OTHERS: [(&str, i64); 11] = [
 
 pub(crate) struct SpanCollector;
 
-/// A call that is under way.
+/// A running call.
 struct RecordedCall {
     begun: SystemTime,
     fields: Fields,
@@ -124,7 +124,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanCollector {
 }
 
 impl SpanCollector {
-    /// The outcome of a question is logged at a level that is left out otherwise.
+    /// The outcome of a read-only call is logged at `debug`, a level that is not collected otherwise.
     fn on_outcome<S>(&self, event: &LoggedEvent<'_>, context: &Context<'_, S>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -153,7 +153,7 @@ impl RecordedCall {
         if !is_kept {
             return;
         }
-        if self.events.len() >= MOST_EVENTS {
+        if self.events.len() >= MAX_EVENTS {
             self.left_out = self.left_out.saturating_add(1);
             return;
         }

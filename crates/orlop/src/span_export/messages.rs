@@ -1,5 +1,5 @@
-//! What is used of OTLP's messages, with the numbers of opentelemetry/proto/trace/v1/trace.proto and the files
-//! that it imports. Fields that are not here are empty, which a collector takes as unset.
+//! The fields of OTLP messages that are used, with the numbers of opentelemetry/proto/trace/v1/trace.proto and the files
+//! that it imports. Other fields are unset.
 
 use prost::{Enumeration, Message, Oneof};
 

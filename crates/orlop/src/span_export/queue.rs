@@ -1,4 +1,4 @@
-//! Spans on their way to the collector: as many as fit, and how many did not.
+//! The queue of spans for the collector, and how many were dropped because it was full.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 
 use super::messages::Span;
 
-/// Some minutes of a busy node, and few megabytes.
-const MOST: usize = 4096;
+/// The spans of some minutes on a busy node: a few megabytes.
+const MAX_SPANS: usize = 4096;
 const BATCH: usize = 256;
-/// A span that is alone is sent after this time.
+/// Spans are sent after this time even if they do not fill a batch.
 const EXPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) static QUEUE: SpanQueue = SpanQueue::new();
@@ -48,7 +48,7 @@ impl SpanQueue {
     /// Never waits for the collector.
     pub(super) fn push(&self, span: Span) {
         let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
-        if spans.len() >= MOST {
+        if spans.len() >= MAX_SPANS {
             self.note_dropped(1);
             return;
         }
@@ -84,9 +84,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_finds_no_room_is_counted_and_dropped() {
+    fn spans_beyond_the_limit_are_dropped_and_counted() {
         let queue = SpanQueue::new();
-        for _ in 0..MOST + 7 {
+        for _ in 0..MAX_SPANS + 7 {
             queue.push(Span::default());
         }
         assert_eq!(queue.dropped(), 7);
@@ -95,7 +95,7 @@ mod tests {
             assert!(batch.len() <= BATCH);
             taken += batch.len();
         }
-        assert_eq!(taken, MOST);
+        assert_eq!(taken, MAX_SPANS);
         queue.push(Span::default());
         assert_eq!(queue.dropped(), 7, "there is room again");
     }

@@ -271,7 +271,7 @@ impl LoopDevices {
     /// True unless the kernel says that nothing has it open. What has it open may be a device of the pool, or harmless.
     fn may_be_open(&self, id: &VolumeId) -> Result<bool> {
         let inspecting = || format!("inspect the data of volume {id}");
-        Ok(!self.directory.tells_openers()
+        Ok(!self.directory.reports_openers()
             || file::openers(&self.data_of(id)).map_err(cannot(inspecting))? != Openers::None)
     }
 

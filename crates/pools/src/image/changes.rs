@@ -75,7 +75,7 @@ impl ChangedBlocks for ExtentMaps {
         if !self.directory.shares_extents() {
             return used_bytes(self.catalogue.snapshot_index(), id).map(Some);
         }
-        if !self.tells_by_address() {
+        if !self.compares_addresses() {
             return Ok(None);
         }
         exclusive::exclusive_bytes(self.open_to_read(id)?.data)
@@ -93,16 +93,17 @@ impl ExtentMaps {
         let reading = || format!("read snapshot {id}");
         let data = self.catalogue.snapshot_index().directory_of(id).data();
         let data = file::open_regular(&data, FileAccess::Read).map_err(cannot(reading))?;
-        // A deletion may have come between the look at its name and this.
+        // It may have been deleted after its record was read.
         if data.metadata().map_err(cannot(reading))?.len() < record.size_bytes {
             return Err(Error::failed(reading(), "it is being deleted"));
         }
         Ok(Reading { data, size: record.size_bytes })
     }
 
-    /// Others that share extents may report anything for an address: the kernel's SMB client reports
-    /// the offset in the file, so that every change would be missed.
-    fn tells_by_address(&self) -> bool {
+    /// Do equal physical addresses mean shared data? Only XFS and btrfs are known to report them. Others that share
+    /// extents may report anything: the kernel's SMB client reports the offset in the file, so that every change would
+    /// be missed.
+    fn compares_addresses(&self) -> bool {
         self.directory.shares_extents()
             && match self.directory.backing() {
                 BackingKind::Xfs | BackingKind::Btrfs => true,
@@ -118,7 +119,7 @@ impl ExtentMaps {
             .data
             .try_clone()
             .map_err(cannot(|| "open a snapshot's data again".to_owned()))?;
-        Ok(if self.tells_by_address() {
+        Ok(if self.compares_addresses() {
             DataMap::of_extents(data, start, end)
         } else {
             DataMap::of_runs(data, start, end)

@@ -30,11 +30,11 @@ use super::layout::TEMPLATE;
 use crate::poison::lock;
 
 /// Sizes that are used again are few; each template takes up to some MiB of the pool.
-const KEPT: usize = 32;
+const MAX_TEMPLATES: usize = 32;
 
 /// mkfs takes up to 64 MiB while it works, for the log of XFS. Where there is less than this, room is
 /// for volumes.
-const ROOM: u64 = 256 << 20;
+const MIN_FREE_BYTES: u64 = 256 << 20;
 
 /// Each attempt may take as long as mkfs is given, and all who want the same shape wait for it.
 const TEMPLATE_RETRY_INTERVAL: Duration = Duration::from_secs(60);
@@ -255,7 +255,7 @@ impl Recent {
         let entry = known.and_then(|index| recent.remove(index));
         let slot = entry.map(|(_, slot)| slot).unwrap_or_default();
         recent.push_front((shape, Arc::clone(&slot)));
-        recent.truncate(KEPT);
+        recent.truncate(MAX_TEMPLATES);
         slot
     }
 
@@ -320,7 +320,7 @@ impl Templates {
             Template::Failed(at) if at.elapsed() < TEMPLATE_RETRY_INTERVAL => return Ok(None),
             Template::NotMade | Template::Failed(_) => {}
         }
-        if self.capacity.available(Provisioning::Thin)?.available_bytes < ROOM {
+        if self.capacity.available(Provisioning::Thin)?.available_bytes < MIN_FREE_BYTES {
             return Ok(None);
         }
         let made = self.make_template(shape).map(Arc::new);
@@ -351,7 +351,7 @@ impl Templates {
     }
 }
 
-/// A crash leaves it in staging/, which the next start sweeps.
+/// A crash leaves it in staging/, where the next start removes it.
 struct Temporary {
     path: PathBuf,
 }

@@ -105,11 +105,12 @@ impl ImageHealth {
         if let Some(lost) = managed.and_then(Managed::problem_of_image) {
             return unusable(lost);
         }
-        let away = |error: Error| Problem::new(HealthReason::PoolUnreachable, error.to_string());
-        let looked = self.directory.check_takes_data().and_then(|()| self.restrictions());
-        match looked {
+        let unreachable =
+            |error: Error| Problem::new(HealthReason::PoolUnreachable, error.to_string());
+        let checked = self.directory.check_takes_data().and_then(|()| self.restrictions());
+        match checked {
             Ok(restricted) => Outlook { unusable: None, restricted },
-            Err(error) => unusable(away(error)),
+            Err(error) => unusable(unreachable(error)),
         }
     }
 

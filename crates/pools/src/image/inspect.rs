@@ -123,7 +123,7 @@ impl ImagePool {
             Some((_, Kind::Managed)) => {
                 let root = managed::mount_point_in(path);
                 let mounted = mounts::mount_at(&root);
-                match mounted.map_err(cannot(|| format!("look at {}", root.display())))? {
+                match mounted.map_err(cannot(|| format!("inspect {}", root.display())))? {
                     Some(_) => root,
                     None => return Ok(None),
                 }

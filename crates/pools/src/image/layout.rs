@@ -1,16 +1,16 @@
-//! Where things are in a pool's directory.
+//! The layout of a pool's directory.
 //!
 //! ```text
 //! volumes/ID/{record.json,data}     snapshots/ID/{record.json,data}
 //! groups/ID.json                    group-snapshots/ID.json
-//! group-snapshots/ID.unfinished     while it is made or deleted: without ID.json its members are swept
-//! staging/ID.N                      half-made things, swept at start; also template.N, moment.N,
-//!                                   orlop.pool.ID and pool.xfs.ID. What is named otherwise is
-//!                                   not Orlop's, here and in trash/, and is left alone.
+//! group-snapshots/ID.unfinished     while it is created or deleted: without ID.json, a start removes its members
+//! staging/ID.N                      drafts, removed at start; also template.N, moment.N (a subvolume
+//!                                   snapshot), orlop.pool.ID and pool.xfs.ID. Orlop leaves other names
+//!                                   alone, here and in trash/.
 //! trash/ID.N                        deleted: renamed here first, then freed
-//! set-aside/ID.N                    found where it does not belong; kept, never used
-//! served-by.json                    the node that served the pool last, for the next one that gets its disk
-//! .ballast                          space held back for a full pool
+//! set-aside/ID.N                    quarantined objects; kept, never used
+//! served-by.json                    the node that served the pool last
+//! .ballast                          the emergency reserve
 //! ```
 
 use std::ffi::OsStr;
@@ -33,22 +33,22 @@ pub(super) const STAGING: &str = "staging";
 const TRASH: &str = "trash";
 /// Made when it is needed. Not called lost+found, as ext4 has a directory of that name.
 const QUARANTINE: &str = "set-aside";
-/// What is in staging/ beside drafts that are named after their ids.
+/// Names in staging/ beside those of drafts, which are ids.
 pub(super) const TEMPLATE: &str = "template";
-pub(super) const MOMENT: &str = "moment";
+pub(super) const SUBVOLUME_SNAPSHOT: &str = "moment";
 const DIRECTORIES: [&str; 6] = [VOLUMES, SNAPSHOTS, GROUPS, GROUP_SNAPSHOTS, STAGING, TRASH];
 
 #[derive(Debug)]
 pub(super) struct Layout {
     root: PathBuf,
-    /// Makes the names in staging/ and trash/ unique. It starts at 0, for both are swept before
-    /// the first use.
-    used: AtomicU64,
+    /// Makes the names in staging/ and trash/ unique. It starts at 0, because orphans are removed from both before the
+    /// first use.
+    next_number: AtomicU64,
 }
 
 impl Layout {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), used: AtomicU64::new(0) }
+        Self { root: root.to_owned(), next_number: AtomicU64::new(0) }
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -92,8 +92,8 @@ impl Layout {
         self.unique(STAGING, name)
     }
 
-    /// From here on it is gone, durably; what it took is freed by removing it. `None`: there was
-    /// nothing.
+    /// Renames an object into the trash, durably: after this it no longer exists. Its space is freed when the returned
+    /// directory is removed. `None`: there was no such object.
     pub(super) fn move_to_trash(
         &self,
         directory: &Path,
@@ -103,7 +103,7 @@ impl Layout {
             let trash = ObjectDir::new(self.unique(TRASH, name));
             match file::rename_new(directory, trash.directory()) {
                 Ok(RenameOutcome::Renamed) => return Ok(Some(trash)),
-                // A leftover that could not be swept.
+                // An orphan that could not be removed at start.
                 Ok(RenameOutcome::TargetExists) => {}
                 Err(error) if error.is_not_found() => return Ok(None),
                 Err(error) => return Err(error),
@@ -112,7 +112,7 @@ impl Layout {
     }
 
     fn unique(&self, directory: &str, name: &impl Display) -> PathBuf {
-        let number = self.used.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.root.join(directory).join(format!("{name}.{number}"))
     }
 
@@ -125,21 +125,21 @@ impl Layout {
             .map_err(cannot(|| "create the directories of the pool".to_owned()))
     }
 
-    /// Removes what a crash left half-made or half-deleted, and nothing else. What cannot be removed
-    /// is not in the way, so it is no reason not to start.
-    pub(super) fn sweep(&self, pool: &PoolId) -> Result<()> {
-        self.sweep_staging(pool)?;
-        sweep(&self.trash(), pool)
+    /// Removes what a crash left half-created or half-deleted, and nothing else. An orphan that cannot be removed does not
+    /// disturb, so the pool is opened all the same.
+    pub(super) fn remove_orphans(&self, pool: &PoolId) -> Result<()> {
+        self.remove_orphans_in_staging(pool)?;
+        remove_orphans(&self.trash(), pool)
     }
 
-    /// The half of it that concerns the directory around a managed pool's image.
-    pub(super) fn sweep_staging(&self, pool: &PoolId) -> Result<()> {
+    /// Also for the directory that holds a managed pool's image.
+    pub(super) fn remove_orphans_in_staging(&self, pool: &PoolId) -> Result<()> {
         ensure_private_directory(&self.staging())?;
-        sweep(&self.staging(), pool)
+        remove_orphans(&self.staging(), pool)
     }
 }
 
-fn sweep(directory: &Path, pool: &PoolId) -> Result<()> {
+fn remove_orphans(directory: &Path, pool: &PoolId) -> Result<()> {
     let listing = || format!("remove orphans from {}", directory.display());
     for entry in std::fs::read_dir(directory).map_err(cannot(listing))? {
         let path = entry.map_err(cannot(listing))?.path();
@@ -160,7 +160,7 @@ fn sweep(directory: &Path, pool: &PoolId) -> Result<()> {
     Ok(())
 }
 
-/// Is it named as what Orlop makes in staging/ and trash/?
+/// Does it have a name that Orlop gives in staging/ and trash/?
 pub(super) fn is_orphan(path: &Path, pool: &PoolId) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let numbered = name.rsplit_once('.').filter(|(_, number)| number.parse::<u64>().is_ok());
@@ -169,12 +169,12 @@ pub(super) fn is_orphan(path: &Path, pool: &PoolId) -> bool {
 
 fn is_stem(stem: &str, pool: &PoolId) -> bool {
     stem == TEMPLATE
-        || stem == MOMENT
+        || stem == SUBVOLUME_SNAPSHOT
         || stem.parse::<VolumeId>().is_ok_and(|id| id.pool() == pool)
         || stem.parse::<SnapshotId>().is_ok_and(|id| id.pool() == pool)
 }
 
-/// What becomes the mark or the image of a new pool.
+/// A draft of the pool header or the image of a new pool.
 pub(super) fn is_draft_of_pool(name: &str) -> bool {
     let of = |kind: &str| name.strip_prefix(kind)?.strip_prefix('.');
     let is_draft = |nonce: &str| nonce.parse::<PoolId>().is_ok();
@@ -182,12 +182,12 @@ pub(super) fn is_draft_of_pool(name: &str) -> bool {
 }
 
 pub(super) fn remove_orphan(path: &Path) -> orlop_sys::Result<()> {
-    // What is in a read-only snapshot cannot be unlinked, only the whole of it dropped.
+    // Files in a read-only subvolume snapshot cannot be unlinked; it is deleted as a whole.
     if btrfs::is_subvolume(path)? { btrfs::delete_subvolume(path) } else { file::remove_tree(path) }
 }
 
 /// Makes the pool's own directory. On btrfs it becomes a subvolume, so that all volumes in it can
-/// be captured at one instant; a directory that is there already stays what it is.
+/// be captured at one instant. An existing directory stays as it is.
 pub(super) fn ensure_root(path: &Path) -> Result<()> {
     let making = || format!("make the directory {}", path.display());
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -195,7 +195,7 @@ pub(super) fn ensure_root(path: &Path) -> Result<()> {
     ensure_private_directory(parent)?;
     let missing = !path.try_exists().map_err(cannot(making))?;
     if missing && file::backing_kind(parent).map_err(cannot(making))? == BackingKind::Btrfs {
-        // Subvolumes may be forbidden here.
+        // This user may not be allowed to create subvolumes.
         if let Err(error) = make_private_subvolume(path) {
             tracing::warn!(
                 %error,
@@ -207,13 +207,13 @@ pub(super) fn ensure_root(path: &Path) -> Result<()> {
     ensure_private_directory(path)
 }
 
-/// A subvolume is born open to all. So it is closed under another name, which a crash may leave
-/// and the next attempt uses again.
+/// A new subvolume is open to all users. So it is created under a temporary name, closed, and renamed. A crash may leave
+/// the temporary name, which the next attempt uses again.
 fn make_private_subvolume(path: &Path) -> orlop_sys::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.new"));
     match btrfs::create_subvolume(&new) {
-        // What such a crash leaves is empty. Anything else of that name is not Orlop's.
+        // A crash leaves an empty subvolume. Anything else of that name is not Orlop's.
         Err(error) if error.is_taken() && is_empty_subvolume(&new)? => {}
         made => made?,
     }
@@ -229,7 +229,7 @@ fn is_empty_subvolume(path: &Path) -> orlop_sys::Result<bool> {
     Ok(is_empty && btrfs::is_subvolume(path)?)
 }
 
-/// Makes the directory and what is missing above it; only its owner may look inside.
+/// Makes the directory and missing directories above it; only the owner may read them.
 pub(super) fn ensure_private_directory(path: &Path) -> Result<()> {
     file::ensure_private_directory(path)
         .map_err(cannot(|| format!("make the directory {}", path.display())))
@@ -259,22 +259,21 @@ impl ObjectDir {
         self.0.join(Self::DATA)
     }
 
-    /// True also if that cannot be found out.
+    /// `true` also if that cannot be determined.
     pub(super) fn may_exist(&self) -> bool {
         self.0.try_exists().unwrap_or(true)
     }
 
-    /// Makes the directory itself; it must not be there yet.
+    /// Makes the directory; it must not exist yet.
     pub(super) fn create(&self) -> Result<()> {
         file::create_directory(&self.0)
             .map_err(cannot(|| format!("make the directory {}", self.0.display())))
     }
 
-    /// Removes the directory with all that is in it; missing is fine.
+    /// Removes the directory with its contents, if it exists.
     pub(super) fn remove(&self) -> orlop_sys::Result<()> {
-        // XFS frees an unlinked file some time later, in the background. Truncated first, its space
-        // is there for the next volume when this returns. What something else still reads, by a device
-        // or under another name, is only removed here (decision 0046).
+        // XFS frees an unlinked file later, in the background. A truncated file returns its space at once, for the next
+        // volume. A file that something else uses, by a device or under another name, is not truncated (decision 0046).
         if let Err(error) = file::try_truncate_unused(&self.data()) {
             tracing::debug!(%error, "cannot truncate a file before removing it");
         }

@@ -1,4 +1,4 @@
-//! Opening a pool: find or make it, take its lock, sweep, and read what it holds.
+//! Opening a pool: finds or makes it, takes its lock, removes orphans, and reads its records.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::layout::Layout;
 use super::making::make;
 use super::managed::{Managed, image_in};
 use super::pool_header::{Kind, PoolHeader};
-use super::provisioner::{is_thick, sweep_orphans};
+use super::provisioner::{is_thick, remove_orphaned_members};
 use super::rights;
 
 /// What the operator says about a pool.
@@ -85,9 +85,13 @@ impl ImagePool {
         let devices = LoopDevices::recover(Arc::clone(&directory), Arc::clone(&catalogue))?;
         let layout = directory.layout();
         if !is_new {
-            layout.sweep(directory.id())?;
+            layout.remove_orphans(directory.id())?;
         }
-        sweep_orphans(layout, catalogue.snapshot_index(), catalogue.group_snapshot_index());
+        remove_orphaned_members(
+            layout,
+            catalogue.snapshot_index(),
+            catalogue.group_snapshot_index(),
+        );
         reserve.ensure();
         LastOwner::note(directory.name(), &directory.info().topology, &path);
         let capacity = ImageCapacity::open(
@@ -102,7 +106,7 @@ impl ImagePool {
 
 fn open_managed(config: &ImagePoolConfig, header: &PoolHeader, is_new: bool) -> Result<Managed> {
     if !is_new {
-        Layout::new(&config.path).sweep_staging(header.id())?;
+        Layout::new(&config.path).remove_orphans_in_staging(header.id())?;
     }
     let managed = Managed::open(&config.path, header.id(), config.managed_size)?;
     let written = managed.ensure_growth_written(config.thaw_helper.clone());

@@ -108,7 +108,7 @@ impl PoolHeader {
 
     fn take(path: PathBuf) -> Result<Self> {
         let opening = || format!("open the pool at {}", path.display());
-        match file::lock_after_looks(&path, LOCK_TIMEOUT).map_err(cannot(opening))? {
+        match file::lock_after_brief_owners(&path, LOCK_TIMEOUT).map_err(cannot(opening))? {
             LockAttempt::Taken(lock) => Self::locked(path, lock),
             LockAttempt::HeldBy(owner) => Err(in_use(&path, owner.as_ref())),
         }

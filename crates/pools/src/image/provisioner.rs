@@ -32,7 +32,7 @@ use super::failure::cannot;
 use super::layout::ObjectDir;
 use super::subvolume_snapshot::{SubvolumeSnapshots, ThickDraft};
 use crate::recorded::{Recorded, new_volume_record, to_text};
-pub(super) use group_delete::sweep_orphans;
+pub(super) use group_delete::remove_orphaned_members;
 use group_snapshot_draft::ImageGroupSnapshotDraft;
 use snapshot_draft::ImageSnapshotDraft;
 

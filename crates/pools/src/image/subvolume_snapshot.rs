@@ -11,7 +11,7 @@ use super::PoolDirectory;
 use super::catalogue::{ImageCatalogue, check_current};
 use super::copy_source::CopySource;
 use super::failure::cannot;
-use super::layout::{MOMENT, ObjectDir};
+use super::layout::{ObjectDir, SUBVOLUME_SNAPSHOT};
 use super::provisioner::is_thick;
 use crate::poison::lock;
 
@@ -77,7 +77,7 @@ impl SubvolumeSnapshots {
 
     /// A crash while it is there leaves a subvolume in staging/ that the next start sweeps away.
     fn take(&self) -> Result<SubvolumeSnapshot> {
-        let root = self.directory.layout().new_in_staging(&MOMENT);
+        let root = self.directory.layout().new_in_staging(&SUBVOLUME_SNAPSHOT);
         let taking =
             || format!("take a snapshot of the subvolume of pool {}", self.directory.name());
         // The pool may be named by a symbolic link.

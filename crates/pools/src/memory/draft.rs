@@ -96,7 +96,7 @@ impl Draft<VolumeRecord> for MemoryVolumeDraft {
             content: self.content.clone().unwrap_or_default(),
             damage: None,
             condition: None,
-            trouble: None,
+            device_problem: None,
             read_write: Port::default(),
             read_only: Port::default(),
         };

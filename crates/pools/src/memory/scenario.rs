@@ -1,4 +1,4 @@
-//! What a test lets happen to a pool that only pretends.
+//! What a test can make happen to the memory pool.
 
 use orlop_model::{ByteRange, Condition, Error, NodeId, Problem, Result, SnapshotId, VolumeId};
 
@@ -7,18 +7,18 @@ use super::state::{Fault, Interlude};
 use crate::poison::lock;
 
 impl MemoryPool {
-    /// Lets the next call of this method of the trait fail; `capture` and `commit` are those of
-    /// drafts, `range` is a step through ranges. Several for one method fail one after another.
+    /// Makes the next call of this trait method fail; `capture` and `commit` are those of drafts, `range` is a step of an
+    /// iterator over ranges. Several errors for one method are returned one after another.
     pub fn fail_next(&self, operation: &'static str, error: Error) {
         self.fail_after(operation, 0, error);
     }
 
-    /// As [`Self::fail_next`], but so many calls go well before.
+    /// As [`Self::fail_next`], after so many calls that succeed.
     pub fn fail_after(&self, operation: &'static str, successes: usize, error: Error) {
         lock(&self.state).faults.push(Fault { operation, successes, error });
     }
 
-    /// Lets everything fail until it is mended, as a disk does that was pulled out.
+    /// Makes every call fail until [`Self::mend`], like a disk that was pulled out.
     pub fn break_down(&self, reason: &str) {
         lock(&self.state).broken = Some(reason.to_owned());
     }
@@ -27,22 +27,22 @@ impl MemoryPool {
         lock(&self.state).broken = None;
     }
 
-    /// What happens during the next capture, on its thread.
+    /// Runs this during the next capture, on its thread.
     pub fn during_next_capture(&self, interlude: impl FnOnce() + Send + 'static) {
         lock(&self.state).interlude = Some(Interlude(Box::new(interlude)));
     }
 
-    /// What happens while the next volume is being committed, on its thread.
+    /// Runs this while the next volume is committed, on its thread.
     pub fn during_next_commit(&self, interlude: impl FnOnce() + Send + 'static) {
         lock(&self.state).commit_interlude = Some(Interlude(Box::new(interlude)));
     }
 
-    /// What happens while the next caller waits for its device.
+    /// Runs this while the next caller waits for its device.
     pub fn during_next_attach(&self, interlude: impl FnOnce() + Send + 'static) {
         lock(&self.state).attach_interlude = Some(Interlude(Box::new(interlude)));
     }
 
-    /// The pool stays, its devices are gone.
+    /// Detaches all devices, and keeps the pool.
     pub fn reboot(&self) {
         for volume in lock(&self.state).volumes.values_mut() {
             volume.read_write.attached = false;
@@ -50,13 +50,13 @@ impl MemoryPool {
         }
     }
 
-    /// What a workload would do with the device.
+    /// Writes to the volume, as a workload would.
     pub fn write_tag(&self, id: &VolumeId, tag: &str) -> Result<()> {
         tag.clone_into(&mut lock(&self.state).volume(id)?.content.tag);
         Ok(())
     }
 
-    /// What was written to the volume, or to what it is a copy of; empty if nothing was.
+    /// What was written to the volume, or to its source before it was copied; empty if nothing was.
     pub fn tag(&self, id: &VolumeId) -> Result<String> {
         Ok(lock(&self.state).volume(id)?.content.tag.clone())
     }
@@ -82,45 +82,45 @@ impl MemoryPool {
         lock(&self.state).problems = problems;
     }
 
-    /// As one that these nodes reach, each with its own processes.
+    /// Makes it a shared pool that these nodes reach.
     pub fn share_with(&self, nodes: &[&NodeId]) {
         lock(&self.state).sharers = Some(nodes.iter().copied().cloned().collect());
     }
 
-    /// Who was kept from writing to what, in that order.
+    /// Which nodes were fenced from which volumes, in that order.
     pub fn fenced(&self) -> Vec<(VolumeId, NodeId)> {
         lock(&self.state).fenced.clone()
     }
 
-    /// The device is there, but leads nowhere.
+    /// The device exists, but I/O to it fails.
     pub fn break_device(&self, id: &VolumeId, reason: &str) {
         if let Some(volume) = lock(&self.state).volumes.get_mut(id) {
-            volume.trouble = Some(reason.to_owned());
+            volume.device_problem = Some(reason.to_owned());
         }
     }
 
-    /// What a workload would write; whole blocks of 4 KiB change.
+    /// Writes as a workload would; whole blocks of 4 KiB change.
     pub fn write_blocks(&self, id: &VolumeId, range: ByteRange) -> Result<()> {
         let mut state = lock(&self.state);
         let volume = state.volume(id)?;
         volume.content.write(range, volume.record.capacity_bytes)
     }
 
-    /// Zeroes take space until they are reclaimed.
+    /// Writes zeroes, which take space until they are reclaimed.
     pub fn write_zeroes(&self, id: &VolumeId, range: ByteRange) -> Result<()> {
         let mut state = lock(&self.state);
         let volume = state.volume(id)?;
         volume.content.write_zeroes(range, volume.record.capacity_bytes)
     }
 
-    /// A pool that copies piece by piece, as one without shared extents does.
+    /// Makes the pool copy data piece by piece, like one that does not share extents.
     pub fn capture_piecemeal(&self) {
         let mut state = lock(&self.state);
         state.captures_piecemeal = true;
         state.captures_groups_piecemeal = true;
     }
 
-    /// A pool that captures one member of a group after another, each at once.
+    /// Makes the pool capture the members of a group one after another, each at one instant.
     pub fn capture_groups_piecemeal(&self) {
         lock(&self.state).captures_groups_piecemeal = true;
     }

@@ -27,7 +27,7 @@ impl Shared for MemoryPool {
         Ok(())
     }
 
-    fn device_trouble(&self, id: &VolumeId) -> Result<Option<String>> {
-        Ok(lock(&self.state).volumes.get(id).and_then(|volume| volume.trouble.clone()))
+    fn device_problem(&self, id: &VolumeId) -> Result<Option<String>> {
+        Ok(lock(&self.state).volumes.get(id).and_then(|volume| volume.device_problem.clone()))
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct MemoryVolume {
     pub(super) damage: Option<String>,
     pub(super) condition: Option<Condition>,
     /// Why its device does not reach it any more.
-    pub(super) trouble: Option<String>,
+    pub(super) device_problem: Option<String>,
     pub(super) read_write: Port,
     pub(super) read_only: Port,
 }

@@ -17,7 +17,7 @@ use crate::shortage::{Change, Shortage};
 /// Quotas are in the details only.
 const USAGE: &str = r#"{"prefix": "df", "detail": "detail", "format": "json"}"#;
 /// A full pool has space again when it has this much, not as soon as a single object was removed.
-const PLENTY: u64 = 64 << 20;
+const RECOVERED_BYTES: u64 = 64 << 20;
 /// A manager tells the monitors of new pools every five seconds.
 const FIRST_REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -130,7 +130,7 @@ impl RbdCapacity {
 
     fn note_shortage(&self, available: u64) {
         let pool = &self.info.name;
-        match self.shortage.note(available == 0, available >= PLENTY) {
+        match self.shortage.note(available == 0, available >= RECOVERED_BYTES) {
             Some(Change::Begun) => tracing::warn!(
                 pool,
                 "the Ceph pool is full: nothing is made or grown on it, and writes to its volumes \

@@ -19,7 +19,7 @@ use super::draft_check::DraftCheck;
 use super::flatten::Flattening;
 use super::garbage::Background;
 use super::image_state::{CHANGED, ImageState, NamedState, Step};
-use super::images::{Found, Images, KnownImage};
+use super::images::{Images, KnownImage, NamedImage};
 use super::intent::Intents;
 use super::layout::{MEMBER, copy_purpose, image_of, joined_key, kept_name};
 use super::records::Records;
@@ -74,18 +74,18 @@ impl Deletion {
                     self.intents.remove_all_for::<IntendedSnapshot>(&copy_purpose(id));
                     return Ok(());
                 }
-                Some(Found { image_id, state: NamedState::Deleted }) => {
+                Some(NamedImage { image_id, state: NamedState::Deleted }) => {
                     self.ensure_trashed(id, &image_id)?;
                 }
-                Some(Found { image_id, state: NamedState::Draft }) => {
+                Some(NamedImage { image_id, state: NamedState::Draft }) => {
                     match self.try_discard(id, &image_id)? {
                         UpdateOutcome::Done => {}
                         UpdateOutcome::Differs => return Err(busy()),
                     }
                 }
                 // Made after the one that was to be deleted.
-                Some(Found { state: NamedState::Whole(_), .. }) if deleted => return Ok(()),
-                Some(Found { state: NamedState::Whole(_), .. }) => {
+                Some(NamedImage { state: NamedState::Whole(_), .. }) if deleted => return Ok(()),
+                Some(NamedImage { state: NamedState::Whole(_), .. }) => {
                     // What is damaged is refused: it may not be what its name says.
                     let known = self.images.require(id)?;
                     self.check_unused(id, &known.image_id)?;
@@ -137,7 +137,8 @@ impl Deletion {
                 return Ok(UpdateOutcome::Done);
             }
             match self.images.find(id)? {
-                Some(Found { image_id: same, state: NamedState::Draft }) if same == image_id => {}
+                Some(NamedImage { image_id: same, state: NamedState::Draft })
+                    if same == image_id => {}
                 Some(_) | None => break,
             }
         }

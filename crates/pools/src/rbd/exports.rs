@@ -177,7 +177,7 @@ impl Exports {
         let Some((there, on)) = self.devices.find(id, access)? else {
             return Ok(None);
         };
-        if self.trouble_of(id, on)?.is_none() {
+        if self.problem_of(id, on)?.is_none() {
             // After a refused detachment the kernel detaches it when its last user closes it, which may be much later.
             let keeping = || format!("lock the device of volume {id}");
             if there.detaching
@@ -357,18 +357,18 @@ impl Exports {
     }
 
     /// Why a device of the volume no longer reaches it, if it does not.
-    pub(super) fn trouble(&self, id: &VolumeId) -> Result<Option<String>> {
+    pub(super) fn problem(&self, id: &VolumeId) -> Result<Option<String>> {
         for access in BOTH {
             if let Some((_, on)) = self.devices.find(id, access)?
-                && let Some(trouble) = self.trouble_of(id, on)?
+                && let Some(problem) = self.problem_of(id, on)?
             {
-                return Ok(Some(trouble));
+                return Ok(Some(problem));
             }
         }
         Ok(None)
     }
 
-    fn trouble_of(&self, id: &VolumeId, on: DeviceAccess) -> Result<Option<String>> {
+    fn problem_of(&self, id: &VolumeId, on: DeviceAccess) -> Result<Option<String>> {
         let export = self.devices.export(id, on);
         if !is_running(&export, id)? {
             return Ok(Some("the process that exports it has ended".to_owned()));

@@ -18,7 +18,7 @@ use super::records::Records;
 use super::session::Session;
 
 const FLATTENED_BEYOND: usize = 4;
-const DEEPEST: usize = 12;
+const MAX_CLONE_DEPTH: usize = 12;
 
 #[derive(Debug)]
 pub(super) struct Flattening {
@@ -49,7 +49,7 @@ impl Flattening {
         self.session.ask(looking, |io| {
             let mut image = io.open_image_by_id(image_id, None, Access::ReadOnly)?;
             let mut depth = 0;
-            while depth < DEEPEST
+            while depth < MAX_CLONE_DEPTH
                 && let Some(parent) = image.parent()?
             {
                 depth += 1;
@@ -62,7 +62,7 @@ impl Flattening {
     /// A request that was made with a volume is gone if the volume was deleted before it was
     /// flattened; snapshots of it are as deep as it was.
     pub(super) fn check_depth(&self, source_image: &str) -> Result<()> {
-        if self.depth_of(source_image)? < DEEPEST {
+        if self.depth_of(source_image)? < MAX_CLONE_DEPTH {
             return Ok(());
         }
         let requesting = || format!("request the flattening of image {source_image}");
@@ -71,7 +71,7 @@ impl Flattening {
         self.background.wake();
         Err(Error::busy(
             "the source volume",
-            format!("its clone chain is {DEEPEST} images deep and is being flattened"),
+            format!("its clone chain is {MAX_CLONE_DEPTH} images deep and is being flattened"),
         ))
     }
 

@@ -16,12 +16,12 @@ use std::thread;
 use std::time::Duration;
 
 use orlop_model::{Error, PoolInfo, Result, VolumeId};
-use orlop_sys::ceph::{Access, Image, IoCtx, SnapshotSpace, Trashed, UpdateOutcome, header_of};
+use orlop_sys::ceph::{Access, Image, IoCtx, SnapshotNamespace, Trashed, UpdateOutcome, header_of};
 
 use super::delete::Deletion;
 use super::flatten::Flattening;
 use super::image_state::{ImageState, NamedState, Step};
-use super::images::{Found, Images};
+use super::images::{Images, NamedImage};
 use super::intent::{Intents, Orphans};
 use super::layout::{DELETED, is_ours, kept_name, kept_prefix, record_key};
 use super::session::Session;
@@ -38,7 +38,7 @@ use trash_lease::TrashLease;
 const CREATE_STEP_TIME: Duration = Duration::from_secs(1);
 /// How long an image that was never made is prevented from being made. A daemon that sleeps for
 /// longer makes one that is never found, which costs a little space and nothing else.
-const PREVENTED_FOR: Duration = Duration::from_secs(600);
+const CREATION_PREVENTED_FOR: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 pub(super) struct Garbage {
@@ -208,10 +208,10 @@ impl Garbage {
 
     fn collect_volume(&self, id: &VolumeId, image_id: &str) -> Result<Collected> {
         match self.images.find(id)? {
-            Some(Found { image_id: same, state: NamedState::Deleted }) if same == image_id => {
+            Some(NamedImage { image_id: same, state: NamedState::Deleted }) if same == image_id => {
                 self.deletion.ensure_trashed(id, image_id)?;
             }
-            Some(Found { image_id: same, state: NamedState::Draft }) if same == image_id => {
+            Some(NamedImage { image_id: same, state: NamedState::Draft }) if same == image_id => {
                 match self.images.created(image_id)? {
                     None => return Ok(Collected::NameAlone),
                     Some(created) if created.elapsed().is_ok_and(|age| age > HOUR) => {
@@ -220,7 +220,9 @@ impl Garbage {
                     Some(_) => {}
                 }
             }
-            Some(Found { image_id: same, state: NamedState::Whole(_) }) if same == image_id => {
+            Some(NamedImage { image_id: same, state: NamedState::Whole(_) })
+                if same == image_id =>
+            {
                 let finishing = || format!("remove the orphaned snapshots of volume {id}");
                 self.session.ask(finishing, |io| finish_removals(io, image_id))?;
             }
@@ -238,7 +240,7 @@ impl Garbage {
     fn discard_name_alone(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         let name_alone = matches!(
             self.images.find(id)?,
-            Some(Found { image_id: same, state: NamedState::Draft }) if same == image_id
+            Some(NamedImage { image_id: same, state: NamedState::Draft }) if same == image_id
         ) && self.images.created(image_id)?.is_none();
         if name_alone {
             self.deletion.try_discard(id, image_id)?;
@@ -292,7 +294,7 @@ fn is_still_kept(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<bool> {
         return Ok(true);
     }
     finish_removals(io, image_id)?;
-    Ok(open()?.snapshots()?.iter().any(|one| one.space != SnapshotSpace::Trash))
+    Ok(open()?.snapshots()?.iter().any(|one| one.namespace != SnapshotNamespace::Trash))
 }
 
 enum Freeing {
@@ -310,7 +312,7 @@ fn is_needed(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<bool> {
     let id = &trashed.id;
     match io.open_image_by_id(id, None, Access::ReadOnly) {
         Err(error) if error.is_not_found() => {
-            let recent = trashed.since.elapsed().is_ok_and(|age| age < PREVENTED_FOR);
+            let recent = trashed.since.elapsed().is_ok_and(|age| age < CREATION_PREVENTED_FOR);
             Ok(recent && is_prevented(io, id)?)
         }
         image => is_any_snapshot_needed(io, id, &image?),

@@ -95,7 +95,7 @@ impl RbdHealth {
         let known = match self.images.known(id) {
             Ok(Some(known)) => known,
             Ok(None) => return Err(Error::NoSuchVolume(id.to_string())),
-            Err(unwell) => return Ok(Condition::of_error(&unwell)),
+            Err(error) => return Ok(Condition::of_error(&error)),
         };
         let mut condition = Condition::healthy("the image is there, with space to write");
         let looking = || format!("inspect volume {id}");
@@ -104,7 +104,7 @@ impl RbdHealth {
         });
         match size.and_then(|size| self.images.length_problem(&known, size)) {
             Ok(problem) => condition.extend(problem),
-            Err(unwell) => condition.extend([Problem::of(&unwell)]),
+            Err(error) => condition.extend([Problem::of(&error)]),
         }
         condition.extend(shortage(available));
         Ok(condition)
@@ -140,7 +140,7 @@ impl Health for RbdHealth {
     fn problems(&self) -> Vec<Problem> {
         match self.check() {
             Ok(()) => shortage(&self.capacity.available()).into_iter().collect(),
-            Err(unwell) => vec![Problem::of(&unwell)],
+            Err(error) => vec![Problem::of(&error)],
         }
     }
 }
@@ -149,6 +149,6 @@ fn shortage(available: &Result<u64>) -> Option<Problem> {
     match available {
         Ok(0) => Some(Problem::new(HealthReason::PoolFull, "the Ceph pool is full")),
         Ok(_) => None,
-        Err(unwell) => Some(Problem::of(unwell)),
+        Err(error) => Some(Problem::of(error)),
     }
 }

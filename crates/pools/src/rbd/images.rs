@@ -1,8 +1,7 @@
 //! The images of volumes, and the records among their metadata.
 //!
-//! Several processes read and change them. A record is changed only if it still is what was read
-//! (`image_state.rs`), in the header of the one image that was meant, so that a process that was held
-//! up in between changes nothing at all.
+//! Several processes read and change them. A record is replaced only if it still is as it was read (`image_state.rs`), in
+//! the header of the same image, so that a delayed process changes nothing.
 
 mod length;
 
@@ -25,12 +24,12 @@ const ATTEMPTS: usize = 20;
 
 /// An image with the name of a volume.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct NamedImage {
     pub(super) image_id: String,
     pub(super) state: NamedState,
 }
 
-/// A volume as it was read.
+/// A volume and its record, as it was read.
 #[derive(Debug)]
 pub(super) struct KnownImage {
     pub(super) image_id: String,
@@ -41,24 +40,24 @@ pub(super) struct KnownImage {
 /// The image that has the name of a volume.
 pub(super) fn named_image(io: &IoCtx, id: &VolumeId) -> orlop_sys::Result<Option<String>> {
     let name = image_of(id);
-    or_entered(io.image_id(&name)?, io, &name)
+    or_directory_entry(io.image_id(&name)?, io, &name)
 }
 
-/// A process that was killed in the midst of making an image, or of clearing up after a race, may
-/// leave a name that is only in the directory.
-fn or_entered(
+/// A process that was killed while it created an image, or cleaned up after a race, may leave a name that is in the
+/// directory only.
+fn or_directory_entry(
     by_name: Option<String>,
     io: &IoCtx,
     name: &str,
 ) -> orlop_sys::Result<Option<String>> {
     match by_name {
-        None => io.entered_id(name),
+        None => io.directory_entry(name),
         known => Ok(known),
     }
 }
 
-/// An empty directory may be right: images in the trash are not in it, and an operator may have removed
-/// the others. But an image that a record names, and that is there, is in one of both.
+/// An empty directory is no error by itself: images in the trash are not in it, and an operator may have removed all
+/// others. But an existing image that a record names must be in the directory or in the trash.
 fn is_directory_lost(io: &Arc<IoCtx>) -> orlop_sys::Result<bool> {
     if io.has_images()? {
         return Ok(false);
@@ -74,7 +73,7 @@ fn is_directory_lost(io: &Arc<IoCtx>) -> orlop_sys::Result<bool> {
             && io.exists(&header_of(&image))?
             && !io.is_trashed(&image)?
         {
-            // It may have been moved between the looks.
+            // It may have been moved between the two reads.
             return Ok(!io.has_images()? && !io.is_trashed(&image)?);
         }
     }
@@ -92,29 +91,31 @@ impl Images {
         Self { session: Arc::clone(session), info: Arc::clone(info) }
     }
 
-    pub(super) fn find(&self, id: &VolumeId) -> Result<Option<Found>> {
+    pub(super) fn find(&self, id: &VolumeId) -> Result<Option<NamedImage>> {
         let reading = || format!("read volume {id}");
         let name = image_of(id);
         self.session.ask(reading, |io| {
             let by_name = io.image_id(&name)?;
-            let openable = by_name.is_some();
-            let Some(image_id) = or_entered(by_name, io, &name)? else { return Ok(None) };
+            let has_name = by_name.is_some();
+            let Some(image_id) = or_directory_entry(by_name, io, &name)? else { return Ok(None) };
             let state =
                 NamedState::of_record(io.image_metadata(&image_id, &record_key(&image_id))?);
-            if matches!(state, NamedState::Whole(_)) && !openable {
-                io.ensure_openable(&name, &image_id)?;
+            if matches!(state, NamedState::Whole(_)) && !has_name {
+                io.ensure_id_object(&name, &image_id)?;
             }
-            Ok(Some(Found { image_id, state }))
+            Ok(Some(NamedImage { image_id, state }))
         })
     }
 
     pub(super) fn known(&self, id: &VolumeId) -> Result<Option<KnownImage>> {
         match self.find(id)? {
-            Some(Found { image_id, state: NamedState::Whole(text) }) => {
+            Some(NamedImage { image_id, state: NamedState::Whole(text) }) => {
                 let record = parse(id, &text)?;
                 Ok(Some(KnownImage { image_id, text, record }))
             }
-            Some(Found { state: NamedState::Draft | NamedState::Deleted, .. }) | None => Ok(None),
+            Some(NamedImage { state: NamedState::Draft | NamedState::Deleted, .. }) | None => {
+                Ok(None)
+            }
         }
     }
 
@@ -139,19 +140,19 @@ impl Images {
         Ok(all.into_iter().filter_map(named).collect())
     }
 
-    /// Orchestrators take what is missing from a list for deleted.
+    /// A list must not be empty because the directory is lost: orchestrators take missing volumes for deleted.
     pub(super) fn check_directory(&self) -> Result<()> {
-        let looking = || format!("read the directory of pool {}", self.info.name);
-        match self.session.ask(looking, is_directory_lost)? {
+        let reading = || format!("read the directory of pool {}", self.info.name);
+        match self.session.ask(reading, is_directory_lost)? {
             true => Err(self.directory_lost()),
             false => Ok(()),
         }
     }
 
-    /// For the probe.
+    /// For the probe: without the circuit breaker.
     pub(super) fn check_directory_unguarded(&self) -> Result<()> {
-        let looking = || format!("read the directory of pool {}", self.info.name);
-        match self.session.ask_unguarded(looking, is_directory_lost)? {
+        let reading = || format!("read the directory of pool {}", self.info.name);
+        match self.session.ask_unguarded(reading, is_directory_lost)? {
             true => Err(self.directory_lost()),
             false => Ok(()),
         }
@@ -202,7 +203,7 @@ impl Images {
         Ok(found)
     }
 
-    /// `Differs`: the image is not, or no longer, in the state `from`; nothing was changed.
+    /// `Differs`: the image is not in the state `from`, and nothing was changed.
     pub(super) fn take_step(
         &self,
         doing: impl Fn() -> String,
@@ -236,10 +237,10 @@ impl Images {
         Err(Error::busy(format!("volume {id}"), CHANGED))
     }
 
-    /// `None`: there are at most names of it.
+    /// `None`: the image does not exist, though names of it may.
     pub(super) fn created(&self, image_id: &str) -> Result<Option<SystemTime>> {
-        let looking = || format!("inspect image {image_id}");
-        self.session.ask(looking, |io| {
+        let reading = || format!("inspect image {image_id}");
+        self.session.ask(reading, |io| {
             match io.open_image_by_id(image_id, None, Access::ReadOnly) {
                 Err(error) if error.is_not_found() => Ok(None),
                 image => image?.created().map(Some),

@@ -9,7 +9,7 @@ use orlop_sys::ceph::{Access, header_of, metadata_key};
 use super::RbdPool;
 use super::garbage::{HOUR, obstacle, unfinished_removals};
 use super::image_state::NamedState;
-use super::images::{Found, KnownImage};
+use super::images::{KnownImage, NamedImage};
 use super::layout::{OURS, kept_prefix};
 use super::open::RbdPoolConfig;
 
@@ -38,28 +38,30 @@ impl RbdPool {
         for (id, image_id) in self.images.all_named(listing)? {
             let subject = format!("volume {id}");
             match self.images.find(&id)? {
-                Some(Found { state: NamedState::Deleted, .. }) => {
+                Some(NamedImage { state: NamedState::Deleted, .. }) => {
                     let problem = "it is deleted, but its image is not in the trash yet";
                     findings.push(for_garbage_collection(subject, problem));
                 }
-                Some(Found { state: NamedState::Draft, .. }) => {
+                Some(NamedImage { state: NamedState::Draft, .. }) => {
                     self.inspect_draft(&id, &image_id, findings)?;
                 }
-                Some(Found { state: NamedState::Whole(_), .. }) => match self.images.known(&id) {
-                    Ok(Some(known)) => {
-                        self.inspect_length(&known, findings)?;
-                        self.inspect_nodes(&known.record, &image_id, findings)?;
-                        self.inspect_removals(&subject, &image_id, findings)?;
+                Some(NamedImage { state: NamedState::Whole(_), .. }) => {
+                    match self.images.known(&id) {
+                        Ok(Some(known)) => {
+                            self.inspect_length(&known, findings)?;
+                            self.inspect_nodes(&known.record, &image_id, findings)?;
+                            self.inspect_removals(&subject, &image_id, findings)?;
+                        }
+                        Ok(None) => {}
+                        Err(error @ Error::Damaged { .. }) => findings.push(Finding::by_hand(
+                            "record-damaged",
+                            subject,
+                            error.to_string(),
+                            "its data is untouched; restore the record among the image's metadata",
+                        )),
+                        Err(error) => return Err(error),
                     }
-                    Ok(None) => {}
-                    Err(error @ Error::Damaged { .. }) => findings.push(Finding::by_hand(
-                        "record-damaged",
-                        subject,
-                        error.to_string(),
-                        "its data is untouched; restore the record among the image's metadata",
-                    )),
-                    Err(error) => return Err(error),
-                },
+                }
                 None => {}
             }
         }

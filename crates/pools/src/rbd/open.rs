@@ -59,8 +59,8 @@ pub struct RbdPoolConfig {
 }
 
 impl RbdPoolConfig {
-    /// Then the pool is left as it is.
-    fn only_looks(&self) -> bool {
+    /// The pool is opened to be inspected, and nothing in it is changed.
+    fn is_read_only(&self) -> bool {
         !self.create && !self.collects_garbage && !self.serves_node
     }
 
@@ -88,7 +88,7 @@ impl RbdPool {
         if config.serves_node || config.collects_garbage {
             session.register_client(&config.run_dir, &id)?;
         }
-        if !config.only_looks() {
+        if !config.is_read_only() {
             ensure_trash(&session)?;
         }
         // An empty topology: the pool is reached from wherever the cluster is.

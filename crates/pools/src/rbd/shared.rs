@@ -68,7 +68,7 @@ impl Shared for SharedSide {
         )))
     }
 
-    fn device_trouble(&self, id: &VolumeId) -> Result<Option<String>> {
-        self.exports.trouble(id)
+    fn device_problem(&self, id: &VolumeId) -> Result<Option<String>> {
+        self.exports.problem(id)
     }
 }

@@ -1,4 +1,4 @@
-//! A snapshot of one image that no record names yet.
+//! A snapshot of one image, before its record is written.
 
 use std::sync::Arc;
 
@@ -40,11 +40,11 @@ impl Intended for IntendedSnapshot {
         Ok(image == self.image && snapshot == name)
     }
 
-    /// Clones of it, if there are any, keep it alive out of sight.
+    /// If it has clones, librbd keeps it in the trash namespace.
     fn ensure_removed(&self, session: &Session, name: &str) -> Result<Removal> {
         let removing = || format!("remove snapshot {name}");
         let found = session.ask(removing, |io| match open_to_remove(io, &self.image) {
-            // The image went with all that was in it.
+            // The image was removed with its snapshots.
             Err(error) if error.is_not_found() => Ok(true),
             image => {
                 let image = image?;
@@ -56,7 +56,7 @@ impl Intended for IntendedSnapshot {
     }
 }
 
-/// Dropped, it removes the snapshot again, unless it was committed.
+/// Removes the snapshot when it is dropped, unless it was committed.
 #[derive(Debug)]
 pub(super) struct UncommittedSnapshot {
     intent: Intent<IntendedSnapshot>,
@@ -92,7 +92,7 @@ impl UncommittedSnapshot {
     }
 }
 
-/// librbd removes no snapshot that an operator has protected, and only says that it is in use.
+/// librbd does not remove a snapshot that an operator has protected, and reports only that it is in use.
 fn check_unprotected(image: &Image, image_id: &str, snapshot: &str) -> orlop_sys::Result<()> {
     if !image.is_protected(snapshot)? {
         return Ok(());

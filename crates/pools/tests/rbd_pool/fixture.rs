@@ -21,7 +21,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const OBJECT: u64 = 4 * MIB;
 const TRASH: &str = "rbd_trash";
 /// The cluster answers in milliseconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `None` where the run opted out of tests that need root.
 fn root_or_opted_out() -> Option<()> {
@@ -77,7 +77,7 @@ impl Fixture {
             namespace: self.namespace.clone(),
             user: "orlop".to_owned(),
             keyring: cluster().join("client.orlop.keyring"),
-            timeout: PATIENCE,
+            timeout: TIMEOUT,
             create: true,
             collects_garbage: false,
             takes_unrestorable_groups: true,
@@ -103,8 +103,8 @@ impl Fixture {
             monitors: config.monitors,
             user: config.user,
             keyring: config.keyring,
-            connect_timeout: PATIENCE,
-            operation_timeout: PATIENCE,
+            connect_timeout: TIMEOUT,
+            operation_timeout: TIMEOUT,
         };
         Cluster::connect(&config).unwrap().pool("rbd", &self.namespace).unwrap()
     }
@@ -207,7 +207,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
 }
 
 pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::sleep(Duration::from_millis(50));
@@ -216,7 +216,7 @@ pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
 
 /// Calls again while the pool is busy, as an orchestrator does.
 pub(crate) fn settled<T>(call: impl Fn() -> Result<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match call() {
             Err(Error::Busy { .. }) if Instant::now() < deadline => {

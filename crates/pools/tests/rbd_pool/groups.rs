@@ -11,7 +11,7 @@ use orlop_model::{
 };
 use orlop_pools::{RbdPool, RbdPoolConfig};
 use orlop_sys::ceph::{
-    Access, Image, ImageSnapshot, SnapshotRef, SnapshotSpace, can_clone_by_number,
+    Access, Image, ImageSnapshot, SnapshotNamespace, SnapshotRef, can_clone_by_number,
     can_compare_by_number,
 };
 
@@ -62,7 +62,7 @@ pub(crate) fn rbd_groups(fixture: &Fixture) -> Vec<String> {
 
 pub(crate) fn group_snapshots_of(image: &Image) -> Vec<ImageSnapshot> {
     let all = image.snapshots().unwrap().into_iter();
-    all.filter(|one| one.space == SnapshotSpace::Group).collect()
+    all.filter(|one| one.namespace == SnapshotNamespace::Group).collect()
 }
 
 /// The image as the one group snapshot of it has it.

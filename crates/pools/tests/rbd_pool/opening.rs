@@ -157,7 +157,7 @@ fn a_lost_directory_is_damage_and_no_empty_list() {
     }
     // All volumes may be deleted, and snapshots of them be left.
     let image = fixture.io().image_id(&source.id.to_string()).unwrap().unwrap();
-    assert!(fixture.io().ensure_entered(&source.id.to_string(), &image).unwrap());
+    assert!(fixture.io().ensure_directory_entry(&source.id.to_string(), &image).unwrap());
     pool.provisioner().ensure_no_volume(&source.id).unwrap();
     assert_eq!(pool.catalogue().volumes(None, 0).unwrap(), []);
     pool.health().check().unwrap();

@@ -106,7 +106,7 @@ fn delete_removes_any_draft_of_a_killed_daemon() {
             .unwrap_or_else(|error| panic!("{parts:?}: {error}"));
         let name = id.to_string();
         assert_eq!(fixture.io().image_id(&name).unwrap(), None, "{parts:?}");
-        assert_eq!(fixture.io().entered_id(&name).unwrap(), None, "{parts:?}");
+        assert_eq!(fixture.io().directory_entry(&name).unwrap(), None, "{parts:?}");
     }
     assert_nothing_left(&fixture, &before);
 }
@@ -120,16 +120,16 @@ fn name_and_directory_entry_of_two_drafts_are_removed() {
         let id = volume_id(&pool, name);
         let text = id.to_string();
         lay_out(&fixture, &id, &[Part::Name]);
-        assert!(fixture.io().ensure_entered(&text, "f00d").unwrap());
+        assert!(fixture.io().ensure_directory_entry(&text, "f00d").unwrap());
         if name == "made" {
             volume(&pool, name, MIB);
             assert_eq!(
-                fixture.io().entered_id(&text).unwrap(),
+                fixture.io().directory_entry(&text).unwrap(),
                 fixture.io().image_id(&text).unwrap()
             );
         }
         pool.provisioner().ensure_no_volume(&id).unwrap();
-        assert_eq!(fixture.io().entered_id(&text).unwrap(), None);
+        assert_eq!(fixture.io().directory_entry(&text).unwrap(), None);
         assert_eq!(fixture.io().image_id(&text).unwrap(), None);
     }
 }
@@ -155,7 +155,7 @@ fn orphaned_name_is_garbage_collected() {
     let id = volume_id(&fixture.open(), "a");
     lay_out(&fixture, &id, &[Part::Entry]);
     let _collector = fixture.open_collecting_garbage();
-    until("the entry is gone", || fixture.io().entered_id(&id.to_string()).unwrap().is_none());
+    until("the entry is gone", || fixture.io().directory_entry(&id.to_string()).unwrap().is_none());
 }
 
 #[test]
@@ -243,8 +243,13 @@ fn image_caught_in_restore_can_be_copied_and_freed() {
         pool.provisioner().ensure_no_volume(&source.id).unwrap();
         fixture.set_trash_state(&image, RESTORING);
         if named {
-            fixture.io().ensure_openable(&format!("orlop-kept.{image}"), &image).unwrap();
-            assert!(fixture.io().ensure_entered(&format!("orlop-kept.{image}"), &image).unwrap());
+            fixture.io().ensure_id_object(&format!("orlop-kept.{image}"), &image).unwrap();
+            assert!(
+                fixture
+                    .io()
+                    .ensure_directory_entry(&format!("orlop-kept.{image}"), &image)
+                    .unwrap()
+            );
         }
         let from = ContentSource::Snapshot(kept.id.clone());
         let copy = copy_of(&pool, &format!("copy, named: {named}"), from, 8 * MIB).unwrap();
@@ -284,7 +289,7 @@ fn creators_may_be_killed_at_any_moment() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open_collecting_garbage();
     let moments: [fn(&IoCtx, &str) -> bool; 3] = [
-        |io, name| io.entered_id(name).unwrap().is_some(),
+        |io, name| io.directory_entry(name).unwrap().is_some(),
         |io, name| io.image_id(name).unwrap().is_some(),
         |io, name| match io.image_id(name).unwrap() {
             Some(image) => io.read(&header_of(&image)).is_ok(),

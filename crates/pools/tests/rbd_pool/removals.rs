@@ -3,28 +3,28 @@
 
 use orlop_model::{ContentSource, Pool, SnapshotRecord, VolumeRecord};
 use orlop_pools::rbd::RbdPool;
-use orlop_sys::ceph::{Access, Image, ImageSnapshot, SnapshotSpace, Update, header_of};
+use orlop_sys::ceph::{Access, Image, ImageSnapshot, SnapshotNamespace, Update, header_of};
 
 use crate::fixture::{Fixture, MIB, byte_at, copy_of, snapshot, until, volume, write};
 
 /// The first step of a removal of the only snapshot that has a name.
 fn move_to_trash_namespace(fixture: &Fixture, image_id: &str) {
     let image = fixture.io().open_image_by_id(image_id, None, Access::ReadOnly);
-    let named = in_space(&image.unwrap(), SnapshotSpace::User);
+    let named = in_namespace(&image.unwrap(), SnapshotNamespace::User);
     let [snapshot] = &named[..] else { panic!("one snapshot: {named:?}") };
     let number = snapshot.number.to_le_bytes();
     fixture.io().execute(&header_of(image_id), ("rbd", "snapshot_trash_add"), &number).unwrap();
 }
 
-fn in_space(image: &Image, space: SnapshotSpace) -> Vec<ImageSnapshot> {
-    image.snapshots().unwrap().into_iter().filter(|one| one.space == space).collect()
+fn in_namespace(image: &Image, namespace: SnapshotNamespace) -> Vec<ImageSnapshot> {
+    image.snapshots().unwrap().into_iter().filter(|one| one.namespace == namespace).collect()
 }
 
 /// A controller that was killed in a DeleteSnapshot: its record is gone, an intent is there.
 fn half_deleted(fixture: &Fixture, source: &VolumeRecord, taken: &SnapshotRecord) {
     let (io, key) = (fixture.io(), taken.id.to_string());
     let image_id = fixture.image(&source.id).id().unwrap();
-    let named = in_space(&fixture.image(&source.id), SnapshotSpace::User);
+    let named = in_namespace(&fixture.image(&source.id), SnapshotNamespace::User);
     let intent = format!(r#"{{"image":"{image_id}","until":0}}"#);
     let update = Update::default()
         .remove(&key)
@@ -76,7 +76,7 @@ fn half_removed_snapshot_without_an_intent_is_found() {
     let _collector = fixture.open_collecting_garbage();
     let left = || {
         let image = fixture.io().open_image_by_id(&image_id, None, Access::ReadOnly);
-        in_space(&image.unwrap(), SnapshotSpace::Trash).len()
+        in_namespace(&image.unwrap(), SnapshotNamespace::Trash).len()
     };
     until("one of two is removed", || left() == 1);
     assert_eq!(findings(&fixture), [""; 0]);

@@ -15,7 +15,7 @@ use tonic::codegen::http::{HeaderValue, Uri};
 use tonic::transport::{Channel, Endpoint};
 
 use super::PEER_TIMEOUT;
-use super::description::{Description, Heard};
+use super::description::{Description, PeerReports};
 use crate::target::{PeerTarget, Target, causes};
 use crate::tls::{TlsIdentity, is_named};
 
@@ -30,12 +30,12 @@ const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
 /// A peer that has answered.
 pub(super) struct PeerAnswer {
     pub(super) description: Description,
-    pub(super) heard: Heard,
+    pub(super) reports: PeerReports,
     pub(super) channels: Channels,
 }
 
 /// Questions about the peer itself have their own connection: however many calls wait on the other, or
-/// streams are not read, the peer is not taken for one that is away.
+/// streams are not read, the peer does not count as unreachable.
 #[derive(Clone)]
 pub(super) struct Channels {
     pub(super) calls: Channel,
@@ -53,38 +53,38 @@ pub(super) async fn ask(
     caller: HeaderValue,
 ) -> Answer {
     if let Some(channels) = known
-        && let Ok((description, heard)) = describe(address, &channels.questions, &caller).await
+        && let Ok((description, reports)) = describe(address, &channels.questions, &caller).await
     {
-        return Ok(PeerAnswer { description, heard, channels });
+        return Ok(PeerAnswer { description, reports, channels });
     }
     let certificate = Arc::new(Mutex::new(None));
     let expected = Arc::new(OnceLock::new());
     let questions = connect(address, &identity, &certificate, &expected).await?;
-    let (description, heard) = describe(address, &questions, &caller).await?;
+    let (description, reports) = describe(address, &questions, &caller).await?;
     let shown = certificate.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if !shown.is_some_and(|certificate| is_named(&certificate, &description.node)) {
         return Err(format!(
-            "it says that it is node {:?}, and its certificate is for another one",
+            "it claims to be node {:?}, but its certificate is for another one",
             description.node
         ));
     }
     // A channel connects again by itself, and then it has to be the same node.
     let _ = expected.set(description.node.clone());
     let calls = connect(address, &identity, &certificate, &expected).await?;
-    Ok(PeerAnswer { description, heard, channels: Channels { calls, questions } })
+    Ok(PeerAnswer { description, reports, channels: Channels { calls, questions } })
 }
 
 async fn describe(
     address: SocketAddr,
     channel: &Channel,
     caller: &HeaderValue,
-) -> Result<(Description, Heard), String> {
+) -> Result<(Description, PeerReports), String> {
     let (node, channel) = (address.to_string(), channel.clone());
     let target = PeerTarget { node, channel, caller: caller.clone() };
     let mut client = PeerClient::new(Target::Peer(target));
     let described = client.describe(peer::DescribeRequest {}).await;
     let described = described.map_err(|status| status.message().to_owned())?.into_inner();
-    Ok((Description::parse(&described)?, Heard::parse(&described)))
+    Ok((Description::parse(&described)?, PeerReports::parse(&described)))
 }
 
 type Shown = Arc<Mutex<Option<CertificateDer<'static>>>>;

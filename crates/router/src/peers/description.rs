@@ -44,7 +44,7 @@ impl Description {
         self.pools.extend(missing);
     }
 
-    pub(super) fn to_proto(&self, away: &str) -> peer::Member {
+    pub(super) fn to_proto(&self, unreachable: &str) -> peer::Member {
         let pool = |pool: &MemberPool| peer::Pool {
             id: pool.id.to_string(),
             name: pool.name.clone(),
@@ -53,18 +53,18 @@ impl Description {
         peer::Member {
             node_id: self.node.clone(),
             pools: self.pools.iter().map(pool).collect(),
-            away: away.to_owned(),
+            away: unreachable.to_owned(),
             incomplete: !self.complete,
         }
     }
 
-    pub(super) fn member(&self, target: Target, away: Option<String>) -> Member {
+    pub(super) fn member(&self, target: Target, unreachable: Option<String>) -> Member {
         Member {
             node: self.node.clone(),
             target,
             pools: self.pools.clone(),
             complete: self.complete,
-            away,
+            unreachable,
         }
     }
 }
@@ -81,18 +81,18 @@ fn parse_pools(pools: &[peer::Pool]) -> Result<Vec<MemberPool>, String> {
     pools.iter().map(pool).collect()
 }
 
-/// What peers say of others.
+/// What peers report of other daemons.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct PeerReports {
     pub(super) members: BTreeMap<String, Description>,
     /// Nodes that one of them can reach.
     pub(super) reached: BTreeSet<String>,
     pub(super) verdicts: Vec<(Resource, Verdict)>,
 }
 
-impl Heard {
+impl PeerReports {
     pub(super) fn parse(described: &peer::DescribeResponse) -> Self {
-        let mut heard = Self::default();
+        let mut reports = Self::default();
         for member in &described.members {
             // An entry that this version cannot parse is ignored.
             let (Ok(pools), Ok(node)) =
@@ -102,13 +102,13 @@ impl Heard {
             };
             let node = node.to_string();
             if member.away.is_empty() {
-                heard.reached.insert(node.clone());
+                reports.reached.insert(node.clone());
             }
             let (complete, instance) = (!member.incomplete, String::new());
-            heard.members.insert(node.clone(), Description { node, pools, complete, instance });
+            reports.members.insert(node.clone(), Description { node, pools, complete, instance });
         }
-        heard.verdicts = described.verdicts.iter().filter_map(Verdict::parse).collect();
-        heard
+        reports.verdicts = described.verdicts.iter().filter_map(Verdict::parse).collect();
+        reports
     }
 
     pub(super) fn add(&mut self, other: &Self) {

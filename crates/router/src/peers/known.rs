@@ -1,4 +1,4 @@
-//! What is known of the peers, from asking them at intervals.
+//! What this daemon knows about its peers, from polling them at intervals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -8,17 +8,17 @@ use orlop_csi::proto::peer;
 use tonic::codegen::http::HeaderValue;
 
 use super::connection::{Answer, Channels, PeerAnswer};
-use super::description::{Description, Heard};
+use super::description::{Description, PeerReports};
 use crate::members::Member;
 use crate::target::{PeerTarget, Target};
 
-const HEARD_OF: &str = "only other nodes have seen it";
+const ONLY_REPORTED: &str = "only other nodes have reached it";
 
 #[derive(Default)]
 pub(super) struct KnownPeers {
     members: BTreeMap<String, KnownPeer>,
-    /// Daemons that peers know and that have not answered here.
-    heard_of: BTreeMap<String, Description>,
+    /// Daemons that peers report and that have not answered here.
+    reported: BTreeMap<String, Description>,
     /// Nodes that a peer can reach.
     reached: BTreeSet<String>,
     /// Addresses without a usable answer, and why: none came, or another daemon has the same node id.
@@ -29,14 +29,14 @@ pub(super) struct KnownPeers {
     abandoned: BTreeMap<SocketAddr, String>,
     /// Names that could not be resolved, and why.
     unresolved: BTreeMap<String, String>,
-    has_looked: bool,
+    has_polled: bool,
 }
 
 struct KnownPeer {
     address: SocketAddr,
     channels: Channels,
     description: Description,
-    away: Option<String>,
+    unreachable: Option<String>,
 }
 
 impl KnownPeers {
@@ -50,7 +50,7 @@ impl KnownPeers {
 
     /// The daemons that answer, and what they serve.
     pub(super) fn present(&self, this: Option<&Description>) -> BTreeSet<Resource> {
-        let peers = self.members.values().filter(|peer| peer.away.is_none());
+        let peers = self.members.values().filter(|peer| peer.unreachable.is_none());
         let described = peers.map(|peer| &peer.description).chain(this);
         let resources = described.flat_map(|description| {
             let pools = description.pools.iter().map(|pool| Resource::Pool(pool.id.clone()));
@@ -59,8 +59,8 @@ impl KnownPeers {
         resources.collect()
     }
 
-    pub(super) fn has_looked(&self) -> bool {
-        self.has_looked
+    pub(super) fn has_polled(&self) -> bool {
+        self.has_polled
     }
 
     pub(super) fn set_unresolved(&mut self, unresolved: BTreeMap<String, String>) {
@@ -70,11 +70,11 @@ impl KnownPeers {
             }
         }
         self.unresolved = unresolved;
-        self.has_looked = true;
+        self.has_polled = true;
     }
 
     pub(super) fn answering(&self) -> impl Iterator<Item = &str> {
-        let answers = self.members.iter().filter(|(_, peer)| peer.away.is_none());
+        let answers = self.members.iter().filter(|(_, peer)| peer.unreachable.is_none());
         answers.map(|(node, _)| node.as_str())
     }
 
@@ -84,7 +84,7 @@ impl KnownPeers {
 
     pub(super) fn channels_to(&self, address: &SocketAddr) -> Option<Channels> {
         let peer = self.members.values().find(|peer| peer.address == *address);
-        peer.filter(|peer| peer.away.is_none()).map(|peer| peer.channels.clone())
+        peer.filter(|peer| peer.unreachable.is_none()).map(|peer| peer.channels.clone())
     }
 
     pub(super) fn members(&self, caller: &HeaderValue) -> impl Iterator<Item = Member> {
@@ -94,17 +94,17 @@ impl KnownPeers {
                 channel: peer.channels.calls.clone(),
                 caller: caller.clone(),
             };
-            peer.description.member(Target::Peer(target), peer.away.clone())
+            peer.description.member(Target::Peer(target), peer.unreachable.clone())
         });
-        let heard_of = self.heard_of.values().map(|description| {
+        let reported = self.reported.values().map(|description| {
             let target = Target::Nowhere { node: description.node.clone() };
-            description.member(target, Some(HEARD_OF.to_owned()))
+            description.member(target, Some(ONLY_REPORTED.to_owned()))
         });
-        peers.chain(heard_of)
+        peers.chain(reported)
     }
 
-    /// `this` is the daemon that looks.
-    pub(super) fn take_in(
+    /// `this` is this daemon itself.
+    pub(super) fn add_answers(
         &mut self,
         answers: Vec<(SocketAddr, Answer)>,
         addresses: &BTreeSet<SocketAddr>,
@@ -139,10 +139,18 @@ impl KnownPeers {
             let other = taken.get(&peer.address).filter(|other| *other != node);
             match other {
                 Some(other) => {
-                    note_away(node, peer, format!("at its address there is node {other} now"));
+                    note_unreachable(
+                        node,
+                        peer,
+                        format!("at its address there is node {other} now"),
+                    );
                 }
                 None if !addresses.contains(&peer.address) => {
-                    note_away(node, peer, "its address is no longer among the peers".to_owned());
+                    note_unreachable(
+                        node,
+                        peer,
+                        "its address is no longer among the peers".to_owned(),
+                    );
                 }
                 None => {}
             }
@@ -170,25 +178,25 @@ impl KnownPeers {
         let node = description.node.clone();
         match self.members.get(&node) {
             Some(before) => {
-                if before.away.is_some() || before.address != address {
+                if before.unreachable.is_some() || before.address != address {
                     tracing::info!(node, %address, "a peer is reachable again");
                 }
                 description.adopt_pools(&before.description);
             }
             None => {
                 tracing::info!(node, %address, "found a peer");
-                if let Some(before) = self.heard_of.get(&node) {
+                if let Some(before) = self.reported.get(&node) {
                     description.adopt_pools(before);
                 }
             }
         }
-        self.members.insert(node, KnownPeer { address, channels, description, away: None });
+        self.members.insert(node, KnownPeer { address, channels, description, unreachable: None });
     }
 
     fn failed(&mut self, address: SocketAddr, why: String) {
         let mut is_known = false;
         for (node, peer) in self.members.iter_mut().filter(|(_, peer)| peer.address == address) {
-            note_away(node, peer, why.clone());
+            note_unreachable(node, peer, why.clone());
             is_known = true;
         }
         if !is_known && !self.abandoned.contains_key(&address) {
@@ -201,27 +209,27 @@ impl KnownPeers {
         silent.chain(self.unresolved.clone()).collect()
     }
 
-    /// A daemon that has answered here is known better.
-    pub(super) fn hear_of(&mut self, heard: Heard, this: Option<&Description>) {
-        for (node, mut description) in heard.members {
-            if let Some(before) = self.heard_of.get(&node) {
+    /// Takes over what peers report of daemons that have not answered here.
+    pub(super) fn add_reports(&mut self, reports: PeerReports, this: Option<&Description>) {
+        for (node, mut description) in reports.members {
+            if let Some(before) = self.reported.get(&node) {
                 description.adopt_pools(before);
             }
-            self.heard_of.insert(node, description);
+            self.reported.insert(node, description);
         }
         let is_this = |node: &String| this.is_some_and(|this| this.node == *node);
-        self.heard_of.retain(|node, _| !is_this(node) && !self.members.contains_key(node));
-        self.reached = heard.reached;
+        self.reported.retain(|node, _| !is_this(node) && !self.members.contains_key(node));
+        self.reached = reports.reached;
     }
 
-    /// A daemon that is away counts no more if it was forgotten.
+    /// Removes unreachable daemons that were forgotten.
     pub(super) fn forget(&mut self, is_forgotten: impl Fn(&str) -> bool) {
-        let gone = |node: &str, peer: &KnownPeer| peer.away.is_some() && is_forgotten(node);
+        let gone = |node: &str, peer: &KnownPeer| peer.unreachable.is_some() && is_forgotten(node);
         let left = self.members.iter().filter(|(node, peer)| gone(node, peer));
         self.abandoned.extend(left.map(|(node, peer)| (peer.address, node.clone())));
         self.abandoned.retain(|_, node| is_forgotten(node));
         self.members.retain(|node, peer| !gone(node, peer));
-        self.heard_of.retain(|node, _| !is_forgotten(node));
+        self.reported.retain(|node, _| !is_forgotten(node));
         let abandoned = &self.abandoned;
         self.silent.retain(|address, _| !abandoned.contains_key(address));
     }
@@ -230,8 +238,8 @@ impl KnownPeers {
         let answered = self
             .members
             .values()
-            .map(|peer| peer.description.to_proto(peer.away.as_deref().unwrap_or_default()));
-        let others = self.heard_of.values().map(|other| other.to_proto(HEARD_OF));
+            .map(|peer| peer.description.to_proto(peer.unreachable.as_deref().unwrap_or_default()));
+        let others = self.reported.values().map(|other| other.to_proto(ONLY_REPORTED));
         answered.chain(others).collect()
     }
 }
@@ -242,9 +250,9 @@ fn is_same_reason(one: &str, other: &str) -> bool {
     words(one) == words(other)
 }
 
-fn note_away(node: &str, peer: &mut KnownPeer, why: String) {
-    if peer.away.is_none() {
+fn note_unreachable(node: &str, peer: &mut KnownPeer, why: String) {
+    if peer.unreachable.is_none() {
         tracing::warn!(node, address = %peer.address, why, "a peer is unreachable");
     }
-    peer.away = Some(why);
+    peer.unreachable = Some(why);
 }

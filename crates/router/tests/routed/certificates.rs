@@ -98,7 +98,7 @@ async fn renewed_certificates_are_used_without_a_restart() {
     let (address, pool) = (a.address, Arc::clone(&a.pool));
     let _a = Node::serve("a", files, pool, address).await;
     for _ in 0..2 {
-        peers.look().await;
+        peers.poll().await;
     }
     create(&mut client, new_volume_at("w", &["x"])).await.unwrap();
 }
@@ -153,7 +153,7 @@ async fn a_certificate_that_others_refuse_is_not_used() {
     let a = Node::serve("x", authority.files("x"), pool, "127.0.0.1:0".parse().unwrap()).await;
     let (router, peers) = router_at(vec![a.address.to_string()], "a", files.clone()).await;
     authority.write_valid("a", files.ca.parent().unwrap(), 2000..2001);
-    peers.look().await;
+    peers.poll().await;
     create(&mut controller(&router), new_volume_at("v", &["x"])).await.unwrap();
     assert_eq!(peers.silent(), []);
 }

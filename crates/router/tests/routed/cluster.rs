@@ -237,9 +237,9 @@ pub(crate) async fn two_nodes() -> (Authority, Node, Node) {
 /// Stops the node, and says that it is gone for good, as `orlop node forget` does.
 pub(crate) async fn stop_and_forget(node: &mut Node, peers: &Peers) {
     node.stop();
-    peers.look().await;
+    peers.poll().await;
     peers.forget(&node.name, [node.pool.id().clone()].into()).await;
-    peers.look().await;
+    peers.poll().await;
 }
 
 /// A router that serves no pool itself.
@@ -292,7 +292,7 @@ async fn router_with(
     let memory = ClusterMemory::default();
     let (routes, _) = routes(&config.node, Some(Vec::new()), &memory);
     let peers = Arc::new(Peers::new(config, routes.clone(), identity, memory).unwrap());
-    peers.look().await;
+    peers.poll().await;
     (Router::new(routes, Arc::clone(&peers), false), peers)
 }
 

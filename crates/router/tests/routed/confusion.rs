@@ -86,12 +86,12 @@ async fn a_forgotten_node_that_comes_back_counts_again() {
     stop_and_forget(&mut b, &peers).await;
     delete(&mut client, &volume).await.unwrap();
     let mut b = Node::serve("b", authority.files("b"), Arc::clone(&b.pool), b.address).await;
-    peers.look().await;
+    peers.poll().await;
     client.list_volumes(list()).await.unwrap();
-    // It is away once more, and was not given up this time.
+    // It is unreachable once more, and was not given up this time.
     b.stop();
     for _ in 0..2 {
-        peers.look().await;
+        peers.poll().await;
         expect(delete(&mut client, &volume).await, Code::Unavailable);
         expect(client.list_volumes(list()).await, Code::Unavailable);
         expect(create(&mut client, new_volume("v")).await, Code::Unavailable);
@@ -101,7 +101,7 @@ async fn a_forgotten_node_that_comes_back_counts_again() {
     for resource in resources_of(&b) {
         a.memory.judge(&resource, old.clone());
     }
-    peers.look().await;
+    peers.poll().await;
     expect(delete(&mut client, &volume).await, Code::Unavailable);
 }
 
@@ -116,12 +116,12 @@ async fn a_node_that_answers_is_not_gone_whatever_others_say() {
     for resource in resources_of(&b) {
         a.memory.judge(&resource, Verdict { at: now.at + 600_000, ..now.clone() });
     }
-    peers.look().await;
+    peers.poll().await;
     assert_eq!(peers.forgotten(), [].into());
     client.list_volumes(list()).await.unwrap();
     b.stop();
     for _ in 0..2 {
-        peers.look().await;
+        peers.poll().await;
         expect(client.list_volumes(list()).await, Code::Unavailable);
         expect(delete(&mut client, &volume).await, Code::Unavailable);
     }
@@ -202,7 +202,7 @@ async fn a_node_whose_pool_is_served_elsewhere_is_not_missed() {
     let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap().volume_id;
     b.stop();
     let c = Node::serve("c", authority.files("c"), Arc::clone(&b.pool), b.address).await;
-    peers.look().await;
+    peers.poll().await;
     client.list_volumes(list()).await.unwrap();
     create(&mut client, new_volume("w")).await.unwrap();
     delete(&mut client, &volume).await.unwrap();
@@ -241,10 +241,10 @@ async fn a_moved_pool_is_no_copy_while_its_former_node_waits() {
     a.stop();
     b.stop();
     let waiting = Node::opening("b", authority.files("b"), b.address).await;
-    peers.look().await;
+    peers.poll().await;
     expect(delete(&mut client, &volume).await, Code::Unavailable);
     let taken_over = Node::serve("a", authority.files("a"), Arc::clone(&b.pool), a.address).await;
-    peers.look().await;
+    peers.poll().await;
     delete(&mut client, &volume).await.unwrap();
     drop((waiting, taken_over));
 }
@@ -265,19 +265,19 @@ async fn a_node_with_unknown_pools_is_not_taken_for_empty() {
     expect(client.list_volumes(list()).await, Code::Unavailable);
     expect(create(&mut client, new_volume("v")).await, Code::Unavailable);
     peers.forget("b", [].into()).await;
-    peers.look().await;
+    peers.poll().await;
     client.list_volumes(list()).await.unwrap();
 }
 
 /// The same name was asked for on the other pool before.
 #[tokio::test]
-async fn a_pool_that_is_named_excludes_no_node_that_is_away() {
+async fn a_named_pool_excludes_no_unreachable_node() {
     let (authority, a, mut b) = two_nodes().await;
     let (router, peers) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
     create(&mut client, new_volume_at("v", &["b"])).await.unwrap();
     b.stop();
-    peers.look().await;
+    peers.poll().await;
     let mut request = new_volume("v");
     request.parameters.insert("pool".to_owned(), a.pool.name().to_owned());
     expect(create(&mut client, request).await, Code::Unavailable);

@@ -117,8 +117,8 @@ async fn an_interrupted_creation_is_not_made_elsewhere() {
         let name = format!("v{round}");
         let mut client = controller(&one);
         let first = create(&mut client, new_volume_at(&name, &["a", "b"]));
-        let patience = std::time::Duration::from_micros(round * 150);
-        let _ = tokio::time::timeout(patience, first).await;
+        let timeout = std::time::Duration::from_micros(round * 150);
+        let _ = tokio::time::timeout(timeout, first).await;
         let mut client = controller(&two);
         let volume = loop {
             match create(&mut client, new_volume_at(&name, &["b", "a"])).await {

@@ -23,11 +23,11 @@ async fn a_pool_that_is_served_again_is_not_gone() {
     let volume = create(&mut controller(&router), request).await.unwrap().volume_id;
     a.stop();
     c.stop();
-    peers.look().await;
+    peers.poll().await;
     peers.forget("a", [a.pool.id().clone()].into()).await;
-    peers.look().await;
+    peers.poll().await;
     let mut c = Node::serve("c", authority.files("c"), Arc::clone(&a.pool), c.address).await;
-    peers.look().await;
+    peers.poll().await;
     let get = v1::ControllerGetVolumeRequest { volume_id: volume.clone() };
     controller(&router).controller_get_volume(get.clone()).await.unwrap();
     c.stop();
@@ -46,14 +46,14 @@ async fn pools_of_a_node_that_was_replaced_stay_forgotten() {
     stop_and_forget(&mut b, &peers).await;
     // The new machine has the old name, and does not know its pools at first.
     let mut opening = Node::opening("b", authority.files("b"), b.address).await;
-    peers.look().await;
+    peers.poll().await;
     expect(delete(&mut client, &volume).await, Code::Unavailable);
     opening.stop();
-    peers.look().await;
+    peers.poll().await;
     expect(delete(&mut client, &volume).await, Code::Unavailable);
     let pool = Arc::clone(&Node::start("b", &authority, SIZE).await.pool);
     let replaced = Node::serve("b", authority.files("b"), pool, b.address).await;
-    peers.look().await;
+    peers.poll().await;
     delete(&mut client, &volume).await.unwrap();
     client.list_volumes(list()).await.unwrap();
     drop(replaced);
@@ -72,7 +72,7 @@ async fn a_node_that_is_there_can_have_lost_a_pool() {
     let mut client = controller(&router);
     expect(delete(&mut client, &volume).await, Code::FailedPrecondition);
     peers.forget_pools("b", [b.pool.id().clone()].into()).await;
-    peers.look().await;
+    peers.poll().await;
     delete(&mut client, &volume).await.unwrap();
     create(&mut client, new_volume_at("v", &["b"])).await.unwrap();
 }
@@ -84,10 +84,10 @@ async fn forgetting_another_pool_leaves_the_first_forgotten() {
     let mut client = controller(&router);
     let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap().volume_id;
     b.stop();
-    peers.look().await;
+    peers.poll().await;
     peers.forget("b", [b.pool.id().clone()].into()).await;
     peers.forget("b", ["0badcafe".parse().unwrap()].into()).await;
-    peers.look().await;
+    peers.poll().await;
     assert_eq!(peers.forgotten().len(), 2);
     delete(&mut client, &volume).await.unwrap();
 }
@@ -108,7 +108,7 @@ async fn a_restart_does_not_miss_a_forgotten_node() {
     let mut c = Node::serve("c", authority.files("c"), pool, b.address).await;
     let (_, peers) = router_that_remembers(&[&a, &c], &authority, run.path()).await;
     c.stop();
-    peers.look().await;
+    peers.poll().await;
     let (router, _) = router_that_remembers(&[&a, &c], &authority, run.path()).await;
     expect(controller(&router).list_volumes(list()).await, Code::Unavailable);
 }
@@ -126,10 +126,10 @@ async fn a_node_can_be_forgotten_whatever_the_clocks_say() {
     for resource in [Resource::Node("b".to_owned()), Resource::Pool(b.pool.id().clone())] {
         a.memory.judge(&resource, ahead.clone());
     }
-    peers.look().await;
+    peers.poll().await;
     expect(delete(&mut client, &volume).await, Code::Unavailable);
     peers.forget("b", [b.pool.id().clone()].into()).await;
-    peers.look().await;
+    peers.poll().await;
     delete(&mut client, &volume).await.unwrap();
     client.list_volumes(list()).await.unwrap();
 }

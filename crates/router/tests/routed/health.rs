@@ -23,7 +23,7 @@ fn page(max_entries: i32, starting_token: String) -> v1::ControllerListVolumeHea
 }
 
 #[tokio::test]
-async fn pages_hold_each_unwell_volume_once() {
+async fn pages_list_each_abnormal_volume_once() {
     let (authority, a, b) = two_nodes().await;
     let (router, _) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
@@ -77,7 +77,7 @@ async fn the_daemon_of_the_volume_tells_its_health() {
 
     // What is on b could be anything, and what is missing from a list counts as healthy.
     b.stop();
-    peers.look().await;
+    peers.poll().await;
     expect(client.controller_get_volume_health(health_of(&on_b)).await, Code::Unavailable);
     let all = page(0, String::new());
     expect(client.controller_list_volume_health(all).await, Code::Unavailable);

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod away;
-mod carrying;
 mod certificates;
 mod cluster;
 mod confusion;
 mod creating;
 mod forgetting;
+mod forwarding;
 mod groups;
 mod health;
 mod lists;
 mod requests;
+mod unreachable;

@@ -11,7 +11,7 @@ use crate::cluster::{Authority, Node, SIZE, controller, router_before, two_nodes
 use crate::requests::{create, delete, expect, list, new_volume, new_volume_at};
 
 #[tokio::test]
-async fn a_peer_that_is_away_fails_only_what_needs_it() {
+async fn an_unreachable_peer_fails_only_what_needs_it() {
     let (authority, a, mut b) = two_nodes().await;
     let (router, peers) = router_before(&[&a, &b], &authority).await;
     let mut client = controller(&router);
@@ -23,7 +23,7 @@ async fn a_peer_that_is_away_fails_only_what_needs_it() {
         expect(delete(&mut client, &on_b).await, Code::Unavailable);
         expect(client.list_volumes(list()).await, Code::Unavailable);
         expect(create(&mut client, new_volume("anywhere")).await, Code::Unavailable);
-        peers.look().await;
+        peers.poll().await;
     }
     let why = expect(delete(&mut client, &on_b).await, Code::Unavailable);
     assert!(why.contains("node b is unreachable"), "{why}");
@@ -38,7 +38,7 @@ async fn a_peer_that_is_away_fails_only_what_needs_it() {
 
     // Back at another address, with the same pool.
     let b = Node::serve("b", authority.files("b"), Arc::clone(&b.pool), b.address).await;
-    peers.look().await;
+    peers.poll().await;
     let request = new_volume_at("on-b", &["a", "b"]);
     assert_eq!(create(&mut client, request).await.unwrap().volume_id, on_b);
     delete(&mut client, &on_b).await.unwrap();
@@ -102,13 +102,13 @@ async fn a_router_is_ready_once_a_peer_answers() {
     };
     assert_eq!(ready().await, (true, true, Ok(())));
     a.stop();
-    peers.look().await;
+    peers.poll().await;
     assert_eq!(ready().await, (false, false, Err(Code::Unavailable)));
 }
 
 /// It asks the others who is there.
 #[tokio::test]
-async fn a_new_router_hears_of_a_node_that_is_away() {
+async fn a_new_router_learns_of_an_unreachable_node() {
     let (authority, a, mut b) = two_nodes().await;
     let (router, peers) = router_before(&[&a, &b], &authority).await;
     let on_b = create(&mut controller(&router), new_volume_at("v", &["b"])).await.unwrap();
@@ -129,12 +129,12 @@ async fn what_was_on_a_forgotten_node_can_be_deleted() {
     let mut client = controller(&router);
     let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap().volume_id;
     b.stop();
-    peers.look().await;
+    peers.poll().await;
     expect(delete(&mut client, &volume).await, Code::Unavailable);
     let informed = peers.forget("b", [b.pool.id().clone()].into()).await;
     assert_eq!(informed, [("a".to_owned(), Ok(()))]);
     // It hears of it from a.
-    peers.look().await;
+    peers.poll().await;
     delete(&mut client, &volume).await.unwrap();
     let request = v1::ControllerGetVolumeRequest { volume_id: volume.clone() };
     let why = expect(client.controller_get_volume(request.clone()).await, Code::NotFound);
@@ -147,7 +147,7 @@ async fn what_was_on_a_forgotten_node_can_be_deleted() {
 
     // It was not gone for good after all.
     let b = Node::serve("b", authority.files("b"), Arc::clone(&b.pool), b.address).await;
-    peers.look().await;
+    peers.poll().await;
     client.controller_get_volume(request).await.unwrap();
     delete(&mut client, &volume).await.unwrap();
     assert!(b.pool.catalogue().volumes(None, 0).unwrap().is_empty());

@@ -44,7 +44,7 @@ pub const FENCED_FOR: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
 /// After this part of its time an operation counts as late, and librados asks the monitors where the
 /// stores are now. Its own setting is ten seconds: an operation that is given up before would never
 /// be late, and a store that comes back under another address would never be found.
-const LATE: u32 = 4;
+const LATE_FRACTION: u32 = 4;
 /// How often librados looks for that, and tells the stores that it lives; more would be lost time.
 const MAX_TICK: Duration = Duration::from_secs(5);
 
@@ -71,7 +71,7 @@ impl Cluster {
     fn configure(&self, config: &ClusterConfig) -> Result<()> {
         let connect = config.connect_timeout.as_secs().to_string();
         let operation = config.operation_timeout.as_secs().to_string();
-        let late = seconds(config.operation_timeout / LATE);
+        let late = seconds(config.operation_timeout / LATE_FRACTION);
         let keyring = config.keyring.to_string_lossy();
         let options = [
             ("mon_host", config.monitors.as_str()),

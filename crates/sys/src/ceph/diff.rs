@@ -10,7 +10,7 @@ use super::snapshots::SnapshotRef;
 use crate::error::Result;
 
 /// Ends an iteration early; librbd hands it through as it is.
-const ENOUGH: c_int = -libc::ECANCELED;
+const STOPPED: c_int = -libc::ECANCELED;
 /// A flag of `rbd_diff_iterate3`.
 const WHOLE_OBJECTS: u32 = 1 << 1;
 
@@ -94,7 +94,7 @@ impl Image {
 }
 
 fn ended(comparing: &CephCall<'_>, code: c_int) -> Result<()> {
-    if code != ENOUGH {
+    if code != STOPPED {
         comparing.check(code)?;
     }
     Ok(())
@@ -105,5 +105,5 @@ extern "C" fn on_extent(offset: u64, length: usize, exists: c_int, argument: *mu
     // returns; librbd calls from one thread at a time.
     let visitor = unsafe { &mut *argument.cast::<Visitor<'_>>() };
     let length = u64::try_from(length).unwrap_or(u64::MAX);
-    if visitor(DiffExtent { offset, length, holds_data: exists != 0 }) { 0 } else { ENOUGH }
+    if visitor(DiffExtent { offset, length, holds_data: exists != 0 }) { 0 } else { STOPPED }
 }

@@ -29,7 +29,7 @@ impl IoCtx {
 
     /// The id that the directory has for a name. librbd makes this entry before it makes what
     /// [`IoCtx::image_id`] asks, so a maker that was killed may leave only this.
-    pub fn entered_id(&self, name: &str) -> Result<Option<String>> {
+    pub fn directory_entry(&self, name: &str) -> Result<Option<String>> {
         let answer = match self.execute(DIRECTORY, ("rbd", "dir_get_id"), &encoded(name)) {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer?,
@@ -39,11 +39,11 @@ impl IoCtx {
     }
 
     /// `false`: the directory has another image under that name.
-    pub fn ensure_entered(&self, name: &str, id: &str) -> Result<bool> {
+    pub fn ensure_directory_entry(&self, name: &str, id: &str) -> Result<bool> {
         match self.execute(DIRECTORY, ("rbd", "dir_add_image"), &entry(name, id)) {
             Ok(_) => Ok(true),
             Err(error) if error.is_taken() || error.errno() == Some(Errno::BADF) => {
-                Ok(self.entered_id(name)?.as_deref() == Some(id))
+                Ok(self.directory_entry(name)?.as_deref() == Some(id))
             }
             Err(error) => Err(error),
         }
@@ -51,7 +51,7 @@ impl IoCtx {
 
     /// For a name that is in the directory, but by which no image can be opened: a maker that loses
     /// its race removes the object of the winner, as librbd goes by the name alone there.
-    pub fn ensure_openable(&self, name: &str, id: &str) -> Result<()> {
+    pub fn ensure_id_object(&self, name: &str, id: &str) -> Result<()> {
         match self.create(&format!("rbd_id.{name}"), &encoded(id)) {
             Err(error) if error.is_taken() => Ok(()),
             done => done,

@@ -146,7 +146,7 @@ impl IoCtx {
         opening.check(code)?;
         let image = Image::new(handle, Arc::clone(self), subject);
         if let Some(number) = number {
-            image.look_at(number)?;
+            image.set_snapshot(number)?;
         }
         Ok(image)
     }

@@ -12,17 +12,17 @@ use super::library::{RawGroupSnapshot, RawSnapshotInfo};
 use super::objects::IoCtx;
 use crate::error::Result;
 
-const USER_SPACE: i32 = 0;
-const GROUP_SPACE: i32 = 1;
-const TRASH_SPACE: i32 = 2;
-/// More than librbd lets a name have.
+const USER_NAMESPACE: i32 = 0;
+const GROUP_NAMESPACE: i32 = 1;
+const TRASH_NAMESPACE: i32 = 2;
+/// Longer than any name that librbd allows.
 const NAME_BUFFER: usize = 4 << 10;
 
-/// Which snapshot of an image is meant.
+/// Names a snapshot of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SnapshotRef<'a> {
     Name(&'a str),
-    /// One of a group has a name too, but librbd looks for names only among those made alone.
+    /// Required for a member of a group snapshot: librbd finds by name only snapshots that were taken alone.
     Number(u64),
 }
 
@@ -32,35 +32,35 @@ pub struct ImageSnapshot {
     pub name: String,
     /// The size of the image when the snapshot was taken.
     pub size: u64,
-    pub space: SnapshotSpace,
+    pub namespace: SnapshotNamespace,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SnapshotSpace {
+pub enum SnapshotNamespace {
     User,
     /// Removed, but clones still need it.
     Trash,
     /// Taken together with those of other images; removed with its group.
     Group,
-    /// Made by mirroring.
+    /// Such as those that mirroring makes.
     Other,
 }
 
 impl IoCtx {
-    /// Are there clones of this snapshot? They are among the keys of the image's header.
+    /// Does this snapshot have clones? The keys of the image's header list them.
     pub fn has_clones(&self, image_id: &str, number: u64) -> Result<bool> {
         let key = format!("snap_children_{number:016x}");
         Ok(self.omap_get(&header_of(image_id), &key)?.is_some())
     }
 
-    /// Without opening the image.
+    /// Reads the image's header, without opening the image.
     pub fn has_snapshots(&self, image_id: &str) -> Result<bool> {
         Ok(!self.omap_list(&header_of(image_id), "", "snapshot_", 1)?.is_empty())
     }
 }
 
 impl Image {
-    /// One instant of the image, whichever clients write to it. `EEXIST` if the name is taken.
+    /// Takes a snapshot of one instant, also while other clients write. `EEXIST` if the name is taken.
     pub fn create_snapshot(&self, name: &str) -> Result<()> {
         let creating = self.call("snapshot");
         let name = creating.text(name)?;
@@ -68,21 +68,21 @@ impl Image {
         Ok(())
     }
 
-    /// `false` also if there is none.
+    /// `false` also if there is no such snapshot.
     pub fn is_protected(&self, name: &str) -> Result<bool> {
-        let looking = self.call("look at a snapshot of");
-        let text = looking.text(name)?;
+        let inspecting = self.call("inspect a snapshot of");
+        let text = inspecting.text(name)?;
         let mut protected = 0;
         let code =
             call!(rbd.rbd_snap_is_protected(self.handle(), text.as_ptr(), &raw mut protected));
-        match looking.check(code) {
+        match inspecting.check(code) {
             Err(error) if error.is_not_found() => Ok(false),
             answer => answer.map(|_| protected != 0),
         }
     }
 
-    /// librbd removes a snapshot in two steps: it loses its name to the trash namespace, then it
-    /// goes. One that is found between them is removed as well. `false`: there was none.
+    /// librbd removes a snapshot in two steps: it moves it to the trash namespace, without its name, and then deletes it.
+    /// A snapshot that is found between the two is removed as well. `false`: there was none.
     pub fn ensure_no_snapshot(&self, name: &str) -> Result<bool> {
         let removing = self.call("remove a snapshot of");
         let text = removing.text(name)?;
@@ -97,7 +97,7 @@ impl Image {
     fn ensure_no_trashed_snapshots(&self, name: &str) -> Result<bool> {
         let mut found = false;
         for snapshot in self.snapshots()? {
-            if snapshot.space == SnapshotSpace::Trash
+            if snapshot.namespace == SnapshotNamespace::Trash
                 && self.former_name(snapshot.number)?.as_deref() == Some(name)
             {
                 self.try_remove_trashed_snapshot(snapshot.number)?;
@@ -107,7 +107,7 @@ impl Image {
         Ok(found)
     }
 
-    /// The name that a snapshot in the trash had. `None`: it is not in the trash, or gone.
+    /// The name that a snapshot in the trash had. `None`: it is not in the trash, or does not exist.
     pub fn former_name(&self, number: u64) -> Result<Option<String>> {
         let mut buffer = [0_u8; NAME_BUFFER];
         let start = buffer.as_mut_ptr().cast::<c_char>();
@@ -115,7 +115,7 @@ impl Image {
             call!(rbd.rbd_snap_get_trash_namespace(self.handle(), number, start, buffer.len()));
         match self.call("read a snapshot of").check(code) {
             Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::INVAL)) => Ok(None),
-            // Longer than any name that is asked for.
+            // Longer than any name that a caller compares it with.
             Err(error) if error.errno() == Some(Errno::RANGE) => Ok(Some(String::new())),
             answer => answer.map(|_| Some(terminated(&buffer))),
         }
@@ -131,10 +131,10 @@ impl Image {
         }
     }
 
-    /// From here on it shows what it was when this snapshot was made.
-    pub(super) fn look_at(&self, number: u64) -> Result<()> {
-        let looking = self.call("open a snapshot of");
-        looking.check(call!(rbd.rbd_snap_set_by_id(self.handle(), number)))?;
+    /// After this, reads of the image return the data of the snapshot.
+    pub(super) fn set_snapshot(&self, number: u64) -> Result<()> {
+        let inspecting = self.call("open a snapshot of");
+        inspecting.check(call!(rbd.rbd_snap_set_by_id(self.handle(), number)))?;
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl Image {
             let code = call!(rbd.rbd_snap_list(self.handle(), raw.as_mut_ptr(), &raw mut room));
             match listing.check(code) {
                 Ok(count) => break count,
-                // It says how many there are; one more may come before the next call.
+                // `room` is the number of snapshots now; more may be added before the next call.
                 Err(error) if error.errno() == Some(Errno::RANGE) => {
                     raw.resize(usize::try_from(room).unwrap_or(0).max(2 * raw.len()), blank);
                 }
@@ -159,33 +159,34 @@ impl Image {
         call!(rbd.rbd_snap_list_end(raw.as_mut_ptr()));
         let mut found = Vec::with_capacity(named.len());
         for (number, size, name) in named {
-            if let Some(space) = self.space_of(number)? {
-                found.push(ImageSnapshot { number, name, size, space });
+            if let Some(namespace) = self.namespace_of(number)? {
+                found.push(ImageSnapshot { number, name, size, namespace });
             }
         }
         Ok(found)
     }
 
-    /// `None`: it is gone.
-    fn space_of(&self, number: u64) -> Result<Option<SnapshotSpace>> {
-        let mut space = 0;
-        let code = call!(rbd.rbd_snap_get_namespace_type(self.handle(), number, &raw mut space));
+    /// `None`: the snapshot does not exist any more.
+    fn namespace_of(&self, number: u64) -> Result<Option<SnapshotNamespace>> {
+        let mut namespace = 0;
+        let code =
+            call!(rbd.rbd_snap_get_namespace_type(self.handle(), number, &raw mut namespace));
         match self.call("read a snapshot of").check(code) {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer?,
         };
-        Ok(Some(match space {
-            USER_SPACE => SnapshotSpace::User,
-            GROUP_SPACE => SnapshotSpace::Group,
-            TRASH_SPACE => SnapshotSpace::Trash,
-            _ => SnapshotSpace::Other,
+        Ok(Some(match namespace {
+            USER_NAMESPACE => SnapshotNamespace::User,
+            GROUP_NAMESPACE => SnapshotNamespace::Group,
+            TRASH_NAMESPACE => SnapshotNamespace::Trash,
+            _ => SnapshotNamespace::Other,
         }))
     }
 
-    /// The one that was made of all images in this group.
+    /// The image's snapshot that was taken with all images of this group.
     pub fn snapshot_in_group(&self, group: &str) -> Result<Option<ImageSnapshot>> {
         for snapshot in self.snapshots()?.into_iter().rev() {
-            if snapshot.space == SnapshotSpace::Group
+            if snapshot.namespace == SnapshotNamespace::Group
                 && self.group_of(snapshot.number)?.as_deref() == Some(group)
             {
                 return Ok(Some(snapshot));
@@ -194,7 +195,8 @@ impl Image {
         Ok(None)
     }
 
-    /// Of a snapshot that was made of all images in a group. `None`: the snapshot or its group is gone.
+    /// The group of a snapshot that was taken with all images of a group. `None`: the snapshot or its group does not exist
+    /// any more.
     pub fn group_of(&self, number: u64) -> Result<Option<String>> {
         let mut raw = RawGroupSnapshot {
             group_pool: 0,

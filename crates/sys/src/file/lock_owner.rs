@@ -11,10 +11,10 @@ use crate::error::Result;
 use crate::mounts::filesystem_number;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How often in a row the owner is not found before it is reported as one that this process cannot see.
-const UNSEEN: u32 = 10;
-/// Commands of this program that hold locks for as long as they look, and end by themselves.
-const LOOKING: [&str; 2] = ["doctor", "pool"];
+/// After this many polls without an owner in /proc/locks, the owner is reported as one that this process cannot see.
+const MAX_UNSEEN_POLLS: u32 = 10;
+/// Commands of this program that release their locks after a short time: they examine a pool, and then exit.
+const BRIEF_COMMANDS: [&str; 2] = ["doctor", "pool"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockOwner {
@@ -30,11 +30,11 @@ impl LockOwner {
         Self { pid, words: words.map(|word| String::from_utf8_lossy(word).into_owned()).collect() }
     }
 
-    /// A command that only reads ends by itself. A process without a command line is about to end: its threads end one
-    /// after the other, and the one that holds the lock may be the last.
+    /// Is it a doctor or a similar command, or a process that is exiting? A process without a command line is exiting: its
+    /// threads end one after the other, and the one that holds the lock may be the last.
     fn will_end_soon(&self) -> bool {
         self.words.is_empty()
-            || self.words.get(1).is_some_and(|word| LOOKING.contains(&word.as_str()))
+            || self.words.get(1).is_some_and(|word| BRIEF_COMMANDS.contains(&word.as_str()))
     }
 }
 
@@ -57,10 +57,11 @@ pub enum LockAttempt {
     HeldBy(Option<LockOwner>),
 }
 
-/// As [`try_lock`], but waits for a doctor that just looks, and for a process that is ending.
-pub fn lock_after_looks(path: &Path, timeout: Duration) -> Result<LockAttempt> {
+/// As [`try_lock`], but waits up to `timeout` for an owner that releases the lock soon: a doctor, or a process that is
+/// exiting.
+pub fn lock_after_brief_owners(path: &Path, timeout: Duration) -> Result<LockAttempt> {
     let begun = Instant::now();
-    let (mut has_waited, mut unseen) = (false, 0);
+    let (mut has_waited, mut unseen_polls) = (false, 0);
     loop {
         if let Some(lock) = try_lock(path)? {
             return Ok(LockAttempt::Taken(lock));
@@ -70,10 +71,10 @@ pub fn lock_after_looks(path: &Path, timeout: Duration) -> Result<LockAttempt> {
                 if !has_waited {
                     tracing::info!(lock = %path.display(), %owner, "waiting for a lock");
                 }
-                (has_waited, unseen) = (true, 0);
+                (has_waited, unseen_polls) = (true, 0);
             }
             // It may have been released since, and /proc/locks misses a lock now and then while others change.
-            None if unseen < UNSEEN => unseen += 1,
+            None if unseen_polls < MAX_UNSEEN_POLLS => unseen_polls += 1,
             owner => return Ok(LockAttempt::HeldBy(owner)),
         }
         thread::sleep(POLL_INTERVAL);

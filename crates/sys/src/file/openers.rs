@@ -52,7 +52,7 @@ pub fn openers(path: &Path) -> Result<Openers> {
 /// Does [`openers`] tell anything on the filesystem where `trial` can be made? It is a file that nothing
 /// has open, and is removed again. NFS and SMB grant leases only as far as their server does, and refuse
 /// all others as if the file were open.
-pub fn tells_openers(trial: &Path) -> Result<bool> {
+pub fn reports_openers(trial: &Path) -> Result<bool> {
     drop(create_file(trial)?);
     let answer = is_of_a_server(trial).and_then(|is_remote| Ok(!is_remote && is_unopened(trial)?));
     ensure_no_file(trial)?;

@@ -23,7 +23,7 @@ pub fn open_regular(path: &Path, access: FileAccess) -> Result<File> {
         FileAccess::ReadWrite => OFlags::RDWR,
     };
     let file = open_without_waiting("open", path, flags)?;
-    if FileType::from_raw_mode(fstat(&file).on("look at", path)?.st_mode) != FileType::RegularFile {
+    if FileType::from_raw_mode(fstat(&file).on("inspect", path)?.st_mode) != FileType::RegularFile {
         return Err(Error::refused("open", path, "it is not a regular file"));
     }
     Ok(File::from(file))

@@ -12,7 +12,7 @@ use crate::resolve::ResolvedPath;
 
 /// Deeper than anything made here; a tree that goes further is a mistake, and must not take the
 /// process down with its stack or its descriptors.
-const DEEPEST: u32 = 64;
+const MAX_DEPTH: u32 = 64;
 
 /// Removes a file or a directory with all it holds. Missing is fine. Links are removed, not
 /// followed; a mount point below stops it (`EXDEV`, `EBUSY`) before anything mounted is touched.
@@ -21,7 +21,7 @@ pub fn remove_tree(path: &Path) -> Result<()> {
         Err(error) if error.is_not_found() => return Ok(()),
         resolved => resolved?,
     };
-    remove_entry(&resolved.parent, resolved.name.as_os_str(), DEEPEST).on("remove", path)
+    remove_entry(&resolved.parent, resolved.name.as_os_str(), MAX_DEPTH).on("remove", path)
 }
 
 fn remove_entry(parent: impl AsFd, name: impl Arg + Copy, levels: u32) -> CallResult<()> {

@@ -1,4 +1,4 @@
-//! Putting back what was at a path before something was mounted there.
+//! Restores the empty directory or file that was at a path before something was mounted there.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,7 +20,7 @@ pub enum EntryKind {
     File,
 }
 
-/// An empty directory or file, and whom it belonged to.
+/// An empty directory or file, with its owner and mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmptyEntry {
     pub kind: EntryKind,
@@ -29,12 +29,12 @@ pub struct EmptyEntry {
     pub group: u32,
 }
 
-const OPERATION: &str = "put back";
+const OPERATION: &str = "restore";
 
-/// Makes it again, unless something is there.
+/// Creates the entry, unless something exists at the path.
 ///
-/// The directory that it is in may belong to a user who renames and links while this is at work, to be given
-/// another file. So no link is followed, and what is given away is an open file that is known to be new.
+/// The parent directory may belong to a user who renames and links at the same time, to become the owner of another file. So no
+/// link is followed, and the owner is changed by an open descriptor of a file that is known to be new.
 pub fn restore_empty(path: &Path, entry: EmptyEntry) -> Result<()> {
     let name = last_component(OPERATION, path)?;
     let parent = openat2(
@@ -47,7 +47,7 @@ pub fn restore_empty(path: &Path, entry: EmptyEntry) -> Result<()> {
     .on(OPERATION, path)?;
     let made = match entry.kind {
         EntryKind::Directory => mkdirat(&parent, name, Mode::RWXU),
-        EntryKind::File => create(&parent, name).and_then(|file| give(&file, entry)),
+        EntryKind::File => create(&parent, name).and_then(|file| set_attributes(&file, entry)),
     };
     match made {
         Err(Errno::EXIST) => return Ok(()),
@@ -57,7 +57,7 @@ pub fn restore_empty(path: &Path, entry: EmptyEntry) -> Result<()> {
         return Ok(());
     }
     match open_new(&parent, name).on(OPERATION, path)? {
-        Some(directory) => give(&directory, entry).effect_on(OPERATION, path),
+        Some(directory) => set_attributes(&directory, entry).effect_on(OPERATION, path),
         None => Err(Error::refused(OPERATION, path, "another directory took its place")),
     }
 }
@@ -67,8 +67,8 @@ fn create(parent: &OwnedFd, name: &OsStr) -> CallResult<OwnedFd> {
     openat(parent, name, flags, Mode::RUSR | Mode::WUSR)
 }
 
-/// No call makes a directory and opens it. One that was put in its place is taken only if giving it away gives
-/// nothing away: it is empty, and closed to all but this user.
+/// No system call creates a directory and opens it. A directory that was put in its place is accepted only if a change of
+/// its owner does no harm: it is empty, and closed to all but this user.
 fn open_new(parent: &OwnedFd, name: &OsStr) -> CallResult<Option<OwnedFd>> {
     let directory = openat2(
         parent,
@@ -88,13 +88,13 @@ fn open_new(parent: &OwnedFd, name: &OsStr) -> CallResult<Option<OwnedFd>> {
     Ok(Some(directory))
 }
 
-/// The owner first: a change of owner may take bits of the mode away.
-fn give(made: &OwnedFd, entry: EmptyEntry) -> CallResult<()> {
+/// Sets the owner first, because that may clear bits of the mode.
+fn set_attributes(made: &OwnedFd, entry: EmptyEntry) -> CallResult<()> {
     fchown(made, Some(Uid::from_raw(entry.user)), Some(Gid::from_raw(entry.group)))?;
     fchmod(made, Mode::from_raw_mode(entry.mode & 0o7777))
 }
 
-/// Do a path and an open file name the same file? A link is not followed.
+/// Is the open file still the one at this path? A link is not followed.
 pub fn is_still_at(path: &Path, file: &File) -> Result<bool> {
     super::durable::still_names(path, file)
 }

@@ -119,7 +119,7 @@ fn concluded(
     mut given: Vec<Answer>,
     mut devices: Vec<BackedDevice>,
 ) -> Result<Vec<Result<Option<LoopStatus>>>> {
-    // No answer comes between the last look and the note that there is none.
+    // The lock is held, so that no answer arrives between the last check and this note.
     let mut unanswered = unanswered();
     given.extend(answers.try_iter());
     let never_asked = queue.close();
@@ -167,7 +167,7 @@ impl Queue {
         self.waiting().pop()
     }
 
-    /// Nothing is asked from now on. Returns what was not.
+    /// Ends the queue, and returns the devices that were not asked.
     fn close(&self) -> Vec<LoopDevice> {
         std::mem::take(&mut *self.waiting())
     }
@@ -201,7 +201,7 @@ fn within_timeout(queue: &Arc<Queue>, answers: &Receiver<Answer>, devices: usize
         now = Instant::now();
         if now >= growth {
             let waiting = queue.waiting().len();
-            // If no thread can be started, those that there are go on.
+            // If no thread can be started, the running ones go on.
             let more = (0..threads.min(waiting)).take_while(|_| queue.start_thread().is_ok());
             threads += more.count();
             growth = now + GROWTH_INTERVAL;

@@ -8,8 +8,8 @@ use orlop_tests::*;
 use super::content::{Content, PIECES, ROOM};
 use super::endpoint::{Endpoint, ask};
 
-const MOST_VOLUMES: usize = 3;
-const MOST_SNAPSHOTS: usize = 2;
+const MAX_VOLUMES: usize = 3;
+const MAX_SNAPSHOTS: usize = 2;
 
 /// How far a volume has come on its way to a workload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,8 +102,8 @@ impl Caller {
         }
         let which = self.any_below(self.volumes.len());
         match self.rng.u64(..10) {
-            0 | 1 if self.volumes.len() < MOST_VOLUMES => self.create().await,
-            2 if self.snapshots.len() < MOST_SNAPSHOTS => self.snapshot(which).await,
+            0 | 1 if self.volumes.len() < MAX_VOLUMES => self.create().await,
+            2 if self.snapshots.len() < MAX_SNAPSHOTS => self.snapshot(which).await,
             3 if !self.snapshots.is_empty() => self.delete_snapshot().await,
             4 => self.grow(which).await,
             5 | 6 => {

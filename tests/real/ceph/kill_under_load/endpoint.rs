@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 /// Reached only by a call that can never succeed: the cluster takes a client that was killed for
 /// alive for half a minute.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// An answer that was on its way when the daemon was killed has come by then.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
@@ -55,7 +55,7 @@ pub(crate) async fn ask<T, F: Future<Output = Answer<T>>>(
     mut choose: impl FnMut() -> Endpoint,
     call: impl Fn(Client) -> F,
 ) -> (T, u64) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     for times in 1.. {
         let endpoint = choose();
         let refused = match endpoint.answer(call(endpoint.client.clone())).await {

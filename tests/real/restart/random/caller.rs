@@ -15,7 +15,7 @@ const NAMES: u64 = 3;
 const SIZE: u64 = 16 * MIB;
 const LARGEST: u64 = 32 * MIB;
 /// Far more than any call takes; reached only by one that hangs.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// What callers and the one who kills tell each other.
 #[derive(Default)]
@@ -124,10 +124,10 @@ impl Caller {
     where
         F: Future<Output = Answer<T>>,
     {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let kills = self.progress.kills();
-            match tokio::time::timeout(PATIENCE / 4, call()).await {
+            match tokio::time::timeout(TIMEOUT / 4, call()).await {
                 Ok(Ok(answer)) => {
                     self.progress.calls.fetch_add(1, Ordering::AcqRel);
                     return answer;

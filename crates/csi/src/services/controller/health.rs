@@ -2,7 +2,7 @@
 //! for a pool: one that does not answer is what they tell.
 
 use orlop_engine::Engine;
-use orlop_engine::request::UnwellVolume;
+use orlop_engine::request::AbnormalVolume;
 use orlop_model::Result;
 
 use super::Controller;
@@ -19,10 +19,11 @@ impl Controller {
         let max = parse::max_entries(request.max_entries)?;
         parse::discard_secrets(request.secrets)?;
         let after = parse::page_token(&request.starting_token)?;
-        let list = move |engine: &Engine| engine.list_unwell_volumes(after.as_ref(), max);
+        let list = move |engine: &Engine| engine.list_abnormal_volumes(after.as_ref(), max);
         let page = self.executor.run(Subject::Any, list).await?;
-        let entry =
-            |unwell: &UnwellVolume| reply::volume_health(&unwell.id.to_string(), &unwell.problems);
+        let entry = |abnormal: &AbnormalVolume| {
+            reply::volume_health(&abnormal.id.to_string(), &abnormal.problems)
+        };
         Ok(v1::ControllerListVolumeHealthResponse {
             entries: page.entries.iter().map(entry).collect(),
             next_token: page.next.map(String::from).unwrap_or_default(),

@@ -11,7 +11,7 @@ const RECORDS: u64 = 20;
 impl Scene<'_> {
     pub(super) fn kill_daemon(mut self, limited: Option<&LimitedGroup>) -> Result<Self, Failure> {
         self.screen.begin("kill -9");
-        let (ground, interrupt) = (self.story.ground.path(), self.story.interrupt);
+        let (directory, interrupt) = (self.story.directory.path(), self.story.interrupt);
         let cgroup = limited.map(LimitedGroup::name);
         let journal = self.data.target.join("journal");
         let objects = |scene: &Self| {
@@ -27,7 +27,7 @@ impl Scene<'_> {
         let killed_at = writer.done();
         writer.goes_on(RECORDS, interrupt)?;
         let without = writer.done() - killed_at;
-        (self.daemon, self.calls) = DemoDaemon::start(ground, cgroup, interrupt)?;
+        (self.daemon, self.calls) = DemoDaemon::start(directory, cgroup, interrupt)?;
         writer.goes_on(RECORDS, interrupt)?;
         let found = objects(&self)?;
         check(found == known, || {

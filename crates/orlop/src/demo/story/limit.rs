@@ -13,19 +13,19 @@ use rustix::fs::{major, minor};
 use super::{Scene, rate};
 use crate::demo::MIB;
 use crate::demo::daemon::{THIS_PROGRAM, environment};
+use crate::demo::directory::DemoDirectory;
 use crate::demo::failure::{Failure, check};
-use crate::demo::ground::Ground;
 use crate::demo::interrupt::Interrupt;
 use crate::demo::limited_writer::SUBCOMMAND;
 
 /// What the kernel has already accepted is not held back.
 const SETTLE: Duration = Duration::from_millis(300);
 const MEASURE: Duration = Duration::from_millis(700);
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
-const PATIENCE: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const SECTOR: u64 = 512;
 
-/// The cgroup of the writer. `Ground` removes it.
+/// The cgroup of the writer. `DemoDirectory` removes it.
 pub(super) struct LimitedGroup {
     name: String,
     processes: PathBuf,
@@ -33,15 +33,15 @@ pub(super) struct LimitedGroup {
 
 impl LimitedGroup {
     /// The error says why the machine cannot limit I/O.
-    pub(super) fn new(ground: &Ground) -> Result<Self, String> {
+    pub(super) fn new(directory: &DemoDirectory) -> Result<Self, String> {
         let found = IoController::detect("/").map_err(|error| error.to_string())?;
         let mount = match found {
             Some(IoController::V1 { mount, .. } | IoController::V2 { mount, .. }) => mount,
             None => return Err("no cgroup here can limit I/O, or all are read-only".to_owned()),
         };
-        let name = format!("orlop-demo-{}", ground.suffix());
+        let name = format!("orlop-demo-{}", directory.suffix());
         let path = mount.join(&name);
-        ground.note_cgroup(&path).map_err(|failure| failure.to_string())?;
+        directory.note_cgroup(&path).map_err(|failure| failure.to_string())?;
         std::fs::create_dir(&path)
             .map_err(|error| format!("cannot make the cgroup {}: {error}", path.display()))?;
         Ok(Self { name, processes: path.join("cgroup.procs") })
@@ -64,7 +64,7 @@ impl Scene<'_> {
             Err(why) => return self.screen.left_out(why),
         };
         let interrupt = self.story.interrupt;
-        let output = File::create(self.story.ground.path().join("writer.log"));
+        let output = File::create(self.story.directory.path().join("writer.log"));
         let output = output.map_err(Failure::cannot("make a log for the writer"))?;
         let file = self.data.target.join("limited");
         let arguments = [SUBCOMMAND.as_ref(), group.processes.as_os_str(), file.as_os_str()];
@@ -79,7 +79,7 @@ impl Scene<'_> {
         pause(SETTLE, interrupt)?;
         let after = device.measure(interrupt)?;
         self.calls.limit_writes(&self.data, 0)?;
-        let runs = writer.ended().map_err(Failure::cannot("look at the writer"))?.is_none();
+        let runs = writer.ended().map_err(Failure::cannot("inspect the writer"))?.is_none();
         writer.kill().map_err(Failure::cannot("end the writer"))?;
         check(runs, || "the writer has ended while it was limited".to_owned())?;
         if before < 2 * limit {
@@ -105,7 +105,7 @@ struct WrittenDevice(PathBuf);
 impl WrittenDevice {
     fn of(mount_point: &Path) -> Result<Self, Failure> {
         let found = std::fs::metadata(mount_point);
-        let number = found.map_err(Failure::cannot("look at a volume"))?.dev();
+        let number = found.map_err(Failure::cannot("inspect a volume"))?.dev();
         Ok(Self(format!("/sys/dev/block/{}:{}/stat", major(number), minor(number)).into()))
     }
 
@@ -124,14 +124,14 @@ impl WrittenDevice {
         writer: &mut DependentProgram,
         interrupt: &Interrupt,
     ) -> Result<(), Failure> {
-        let (start, deadline) = (self.bytes()?, Instant::now() + PATIENCE);
+        let (start, deadline) = (self.bytes()?, Instant::now() + TIMEOUT);
         while self.bytes()? < start + MIB {
-            let ended = writer.ended().map_err(Failure::cannot("look at the writer"))?;
+            let ended = writer.ended().map_err(Failure::cannot("inspect the writer"))?;
             if let Some(status) = ended {
                 return Err(Failure::broken(format!("the writer has ended: {status}")));
             }
             check(Instant::now() < deadline, || "the writer does not write".to_owned())?;
-            pause(LOOK_AGAIN, interrupt)?;
+            pause(POLL_INTERVAL, interrupt)?;
         }
         Ok(())
     }

@@ -12,8 +12,8 @@ use crate::demo::failure::Failure;
 use crate::demo::interrupt::Interrupt;
 
 const RECORD: usize = 4096;
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
-const PATIENCE: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Writes the numbers 1, 2, 3 and so on, each to all files before the next, and waits until it is on the disk.
 ///
@@ -76,14 +76,14 @@ impl NumberWriter {
 
     /// Waits until this many more are written.
     pub(super) fn goes_on(&self, by: u64, interrupt: &Interrupt) -> Result<(), Failure> {
-        let (wanted, deadline) = (self.done() + by, Instant::now() + PATIENCE);
+        let (wanted, deadline) = (self.done() + by, Instant::now() + TIMEOUT);
         while self.done() < wanted {
             interrupt.check()?;
             let has_ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
             if has_ended || Instant::now() > deadline {
                 return Err(Failure::Untrue("the writer cannot go on".to_owned()));
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }

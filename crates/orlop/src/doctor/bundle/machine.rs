@@ -17,7 +17,7 @@ const LOG_BYTES: u64 = 1 << 20;
 const LOG_LINES: &str = "10000";
 const JOURNAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Options that have no value, which say how a mount behaves and nothing else.
+/// Options without a value, which cannot be confidential.
 const SHOWN_OPTIONS: [&str; 11] = [
     "ro",
     "rw",
@@ -113,7 +113,7 @@ fn line(mount: &MountEntry) -> String {
     )
 }
 
-/// The last lines of daemons that systemd started, or that write to the journal otherwise.
+/// The last lines of `orlop.service` in the journal.
 pub(super) fn journal() -> Result<String, String> {
     const ADVICE: &str = "give the file with the daemon's log as --log, for example the output of \
                           'kubectl logs' or 'docker logs'";
@@ -139,7 +139,7 @@ pub(super) fn journal() -> Result<String, String> {
     }
 }
 
-/// Whole lines.
+/// Starts at a whole line.
 pub(super) fn end_of_file(path: &Path) -> Result<Vec<u8>, String> {
     let reading = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let mut file = std::fs::File::open(path).map_err(reading)?;

@@ -1,7 +1,7 @@
-//! A tar archive as every tar reads it: POSIX ustar, regular files only, not compressed.
+//! Writes tar archives: POSIX ustar, regular files only, not compressed.
 
 const BLOCK: usize = 512;
-/// What fits into the field of the name.
+/// The size of the name field.
 const LONGEST_NAME: usize = 100;
 /// Only their owner may read the files, also when they are unpacked.
 const MODE: u64 = 0o600;
@@ -32,7 +32,7 @@ impl Archive {
         Ok(())
     }
 
-    /// With the two blocks that end an archive, so that one that was cut off is known as such.
+    /// Appends the two blocks that end an archive, without which it counts as truncated.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.bytes.resize(self.bytes.len() + 2 * BLOCK, 0);
         self.bytes
@@ -47,7 +47,7 @@ fn header(name: &str, size: usize, time: u64) -> [u8; BLOCK] {
     put(&mut header, 116, &octal::<8>(0));
     put(&mut header, 124, &octal::<12>(u64::try_from(size).unwrap_or(u64::MAX)));
     put(&mut header, 136, &octal::<12>(time));
-    // The sum is taken with spaces in its place.
+    // The checksum is computed with spaces in its own field.
     put(&mut header, 148, b"        ");
     put(&mut header, 156, b"0");
     put(&mut header, 257, b"ustar\x0000");
@@ -64,7 +64,7 @@ fn put(header: &mut [u8; BLOCK], at: usize, field: &[u8]) {
     }
 }
 
-/// Digits with zeroes in front and a NUL behind, as wide as the field.
+/// Octal digits with leading zeroes and a final NUL, as wide as the field.
 fn octal<const WIDTH: usize>(number: u64) -> [u8; WIDTH] {
     let mut field = [0; WIDTH];
     let mut left = number;

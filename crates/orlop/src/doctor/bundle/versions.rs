@@ -1,10 +1,10 @@
-//! What runs here, and which tools it finds.
+//! Versions of Orlop, the kernel, and the tools.
 
 use std::time::Duration;
 
 use orlop_sys::tool;
 
-/// They print a line and end.
+/// For one tool to print its version.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 const TOOLS: [(&str, &str); 7] = [
@@ -38,7 +38,7 @@ pub(super) fn all() -> String {
     text
 }
 
-/// The first line that it prints; some print it to stderr, and some end with an error then.
+/// The first line that the tool prints. Some tools print it to stderr, and some exit with an error after it.
 fn version_of(name: &str, argument: &str) -> String {
     if tool::find(name).is_none() {
         return "not installed".to_owned();

@@ -6,7 +6,7 @@ use std::thread;
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Beyond the backlog.
 const CONNECTIONS: usize = 50;
@@ -29,7 +29,7 @@ fn a_daemon_that_takes_no_connection_is_there_all_the_same() {
     let (sender, answered) = mpsc::channel();
     let socket = path.clone();
     thread::spawn(move || sender.send(answers(&socket)));
-    assert_eq!(answered.recv_timeout(PATIENCE), Ok(true));
+    assert_eq!(answered.recv_timeout(TIMEOUT), Ok(true));
     drop(listener);
     assert!(!answers(&path), "the socket of one that has ended");
     std::fs::remove_file(&path).unwrap();

@@ -52,7 +52,7 @@ export const moment = (seconds) =>
   element("time", { datetime: new Date(seconds * 1000).toISOString(), title: new Date(seconds * 1000).toLocaleString() }, age(seconds));
 
 const VERDICTS = {
-  well: ["✓", "well", "Well"],
+  normal: ["✓", "well", "Normal"],
   degraded: ["!", "warn", "Degraded"],
   inaccessible: ["✕", "bad", "Cannot be used"],
   "data-loss": ["✕", "bad", "Data lost"],
@@ -62,7 +62,7 @@ const VERDICTS = {
   hung: ["✕", "bad", "Does not answer"],
   failed: ["✕", "bad", "Failed"],
   absent: ["✕", "bad", "Missing"],
-  unwell: ["!", "warn", "Unwell"],
+  abnormal: ["!", "warn", "Abnormal"],
   answers: ["✓", "well", "Answers"],
   away: ["✕", "bad", "Does not answer"],
 };
@@ -268,11 +268,11 @@ export function meter(used, size) {
 export function strip(found, size) {
   const capacity = found.capacity_bytes || size;
   const cells = found.cells.length || 1;
-  const seen = found.is_complete ? capacity : found.looked_at_bytes;
+  const seen = found.is_complete ? capacity : found.counted_bytes;
   const share = capacity > 0 ? Math.round((1000 * found.bytes) / capacity) / 10 : 0;
   const text = found.bytes === 0
     ? `Nothing of ${bytes(capacity)}.`
-    : `${bytes(found.bytes)} of ${bytes(capacity)} (${share} %), in ${amount(found.ranges, "stretch", "stretches")}.`;
+    : `${bytes(found.bytes)} of ${bytes(capacity)} (${share} %), in ${amount(found.ranges, "range", "ranges")}.`;
   const image = drawn("svg", { class: "strip", role: "img", "aria-label": text, viewBox: `0 0 ${cells * 8} 56`, preserveAspectRatio: "none" });
   if (!found.is_complete && capacity > 0) {
     const from = (seen / capacity) * cells * 8;
@@ -284,10 +284,10 @@ export function strip(found, size) {
     image.append(drawn("rect", { class: "cell", x: index * 8 + 0.5, width: 7, y: 56 - height, height }));
   });
   const parts = [image, element("p", { class: "axis quiet" }, element("span", {}, "0"), element("span", {}, "the higher a bar, the more of that part"), element("span", {}, bytes(capacity)))];
-  if (!found.is_complete) parts.push(element("p", { class: "wrong" }, `Only the first ${bytes(seen)} were looked at: there is more than a page may ask for. Use: orlop snapshot diff.`));
-  if (found.stretches.length > 0) {
-    const list = element("ol", {}, ...found.stretches.map((it) => element("li", {}, `${bytes(it.length)} at ${bytes(it.offset)}`)));
-    const title = found.ranges > found.stretches.length ? `The first ${found.stretches.length} of ${found.ranges.toLocaleString("en")} stretches` : "All stretches";
+  if (!found.is_complete) parts.push(element("p", { class: "wrong" }, `Only the first ${bytes(seen)} were compared: there are more ranges than the page counts. Use: orlop snapshot diff.`));
+  if (found.listed_ranges.length > 0) {
+    const list = element("ol", {}, ...found.listed_ranges.map((it) => element("li", {}, `${bytes(it.length)} at ${bytes(it.offset)}`)));
+    const title = found.ranges > found.listed_ranges.length ? `The first ${found.listed_ranges.length} of ${found.ranges.toLocaleString("en")} ranges` : "All ranges";
     parts.push(element("details", {}, element("summary", {}, title), list));
   }
   return { text, parts };

@@ -75,19 +75,19 @@ function attention(overview) {
   const found = [];
   const add = (word, name, ...says) => found.push(element("li", {}, verdict(word), element("span", { class: "says" }, element("strong", {}, ...name), " ", ...says)));
   for (const pool of overview.pools) {
-    if (pool.trouble) add(pool.state, ["Pool ", isolated(pool.name)], pool.trouble);
-    const unwell = pool.objects?.abnormal_volumes ?? 0;
-    if (unwell > 0 && pool.state === "up") {
+    if (pool.problem) add(pool.state, ["Pool ", isolated(pool.name)], pool.problem);
+    const abnormal = pool.objects?.abnormal_volumes ?? 0;
+    if (abnormal > 0 && pool.state === "up") {
       const lost = pool.objects.with_lost_writes;
-      const link = element("a", { href: "#/unwell", "data-key": `unwell-${pool.name}` }, "Show them");
-      add("unwell", ["Pool ", isolated(pool.name)], `${amount(unwell, "volume has a problem", "volumes have problems")}${lost > 0 ? `, ${lost} of them lost writes` : ""}. `, link);
+      const link = element("a", { href: "#/abnormal", "data-key": `abnormal-${pool.name}` }, "Show them");
+      add("abnormal", ["Pool ", isolated(pool.name)], `${amount(abnormal, "volume has a problem", "volumes have problems")}${lost > 0 ? `, ${lost} of them lost writes` : ""}. `, link);
     }
   }
   for (const node of overview.peers?.nodes ?? []) {
     if (!node.answers) add("away", ["Node ", isolated(node.node)], node.why ?? "");
   }
   for (const silent of overview.peers?.silent ?? []) add("away", ["Address ", isolated(silent.address)], `has not answered yet: ${silent.why}`);
-  if (found.length === 0) return element("p", {}, verdict("well"), " Nothing needs attention.");
+  if (found.length === 0) return element("p", {}, verdict("normal"), " Nothing needs attention.");
   return element("ul", { class: "findings" }, ...found);
 }
 
@@ -100,7 +100,7 @@ function pools(overview) {
       ? `${amount(pool.objects.normal_volumes + pool.objects.abnormal_volumes, "volume")}, ${amount(pool.objects.snapshots, "snapshot")}`
       : "";
     const head = element("header", {}, element("h3", {}, isolated(pool.name)), verdict(pool.state), element("p", { class: "quiet" }, counts));
-    const inside = pool.space ? poolBars(pool.space) : [element("p", {}, pool.trouble ?? "Nothing is known of it.")];
+    const inside = pool.space ? poolBars(pool.space) : [element("p", {}, pool.problem ?? "Nothing is known of it.")];
     return element("article", { class: "card" }, head, ...inside);
   });
 }
@@ -174,13 +174,13 @@ function volumeTable(volumes) {
 }
 
 function volumeRow(volume) {
-  const isWell = volume.health.verdict === "well";
+  const isNormal = volume.health.verdict === "normal";
   const size = volume.size_bytes === null ? ["–"] : [bytes(volume.size_bytes)];
   if (volume.used_bytes !== null) size.push(meter(volume.used_bytes, volume.size_bytes), element("span", { class: "says quiet" }, `${bytes(volume.used_bytes)} taken`));
   return element(
     "tr", {},
     element("th", { scope: "row" }, element("a", { href: `#/volume/${volume.id}`, "data-key": volume.id }, isolated(title(volume))), element("div", { class: "quiet id" }, volume.name === null ? "" : volume.id)),
-    element("td", { "data-label": "Health" }, element("div", {}, verdict(volume.health.verdict), isWell ? null : element("span", { class: "says" }, volume.health.message))),
+    element("td", { "data-label": "Health" }, element("div", {}, verdict(volume.health.verdict), isNormal ? null : element("span", { class: "says" }, volume.health.message))),
     element("td", { "data-label": "Size", class: "number" }, element("div", {}, ...size)),
     element("td", { "data-label": "Activity" }, sparklines(volume.io)),
     element("td", { "data-label": "Snapshots", class: "number" }, volume.snapshots === null ? "unknown" : volume.snapshots.toLocaleString("en")),
@@ -244,7 +244,7 @@ function facts(volume) {
   return list;
 }
 
-function tree({ volume, copies, is_cut: isCut }) {
+function tree({ volume, copies, is_truncated: isTruncated }) {
   if (copies.length === 0) return [element("p", { class: "quiet" }, "There is no snapshot and no copy of it.")];
   const children = new Map();
   for (const copy of copies) children.set(copy.parent, [...(children.get(copy.parent) ?? []), copy]);
@@ -259,7 +259,7 @@ function tree({ volume, copies, is_cut: isCut }) {
   // Where the list was cut, what some came from is missing.
   for (const parent of children.keys()) if (!known.has(parent)) items.push(...branch(parent));
   const parts = [element("ul", { class: "tree" }, ...items)];
-  if (isCut) parts.unshift(element("p", { class: "wrong" }, "There are more; these are the newest, or the first that the cluster named."));
+  if (isTruncated) parts.unshift(element("p", { class: "wrong" }, "There are more; these are the newest, or the first that the cluster named."));
   const measured = copies.filter((copy) => copy.exclusive_bytes !== null);
   if (measured.length > 1) parts.push(element("p", { class: "quiet hint" }, "What two snapshots share with nothing else is given back with the second of them, so deleting several can give back more than their sum."));
   return parts;
@@ -427,7 +427,7 @@ async function loadVolumes() {
   asked += 1;
   const mine = asked;
   const query = new URLSearchParams({ search: at("search").value, pool: at("pool-filter").value, start: state.start, count: COUNT });
-  if (at("unwell").checked) query.set("unwell", "1");
+  if (at("abnormal").checked) query.set("abnormal", "1");
   const { body } = await ask(`/api/volumes?${query}`);
   // An answer that was overtaken by the next is of no use.
   if (mine !== asked) return;
@@ -480,8 +480,8 @@ async function showHash() {
   const id = hash.startsWith("#/volume/") ? decodeURIComponent(hash.slice("#/volume/".length)) : null;
   const wasOne = state.chosen !== null;
   state.chosen = id;
-  if (hash === "#/unwell") {
-    at("unwell").checked = true;
+  if (hash === "#/abnormal") {
+    at("abnormal").checked = true;
     state.start = 0;
     history.replaceState(null, "", "#/");
   }
@@ -493,7 +493,7 @@ async function showHash() {
     document.title = "Orlop";
     if (wasOne) at("main").focus({ preventScroll: true });
     await attempt(loadVolumes);
-    if (hash === "#/unwell") at("volumes-title").scrollIntoView();
+    if (hash === "#/abnormal") at("volumes-title").scrollIntoView();
   } else {
     await attempt(loadOne);
   }
@@ -531,7 +531,7 @@ at("compare").addEventListener("submit", compare);
 at("filter").addEventListener("submit", (event) => { event.preventDefault(); search(); });
 at("search").addEventListener("input", search);
 at("pool-filter").addEventListener("change", search);
-at("unwell").addEventListener("change", search);
+at("abnormal").addEventListener("change", search);
 at("before").addEventListener("click", () => turn(-1));
 at("after").addEventListener("click", () => turn(1));
 addEventListener("hashchange", () => { note(""); showHash(); });

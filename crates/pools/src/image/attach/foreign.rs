@@ -66,7 +66,7 @@ impl LoopDevices {
             data: &self.catalogue.snapshot_index().directory_of(id).data(),
             harm: Harm::Writing,
             own: &[],
-            tells_openers: self.directory.tells_openers(),
+            reports_openers: self.directory.reports_openers(),
         };
         check.run(|file| is_named_as(&id.to_string(), file))
     }
@@ -84,7 +84,7 @@ impl LoopDevices {
             data: &self.data_of(id),
             harm,
             own,
-            tells_openers: self.directory.tells_openers(),
+            reports_openers: self.directory.reports_openers(),
         };
         check.run(|file| is_named_as(&id.to_string(), file))
     }
@@ -117,8 +117,8 @@ pub(in crate::image) struct SharingCheck<'a> {
     pub(in crate::image) data: &'a Path,
     pub(in crate::image) harm: Harm,
     pub(in crate::image) own: &'a [&'a LoopDevice],
-    /// Whether leases tell who has the data open, see [`tells_openers`].
-    pub(in crate::image) tells_openers: bool,
+    /// Whether leases tell who has the data open, see [`reports_openers`].
+    pub(in crate::image) reports_openers: bool,
 }
 
 impl SharingCheck<'_> {
@@ -152,7 +152,7 @@ impl SharingCheck<'_> {
     }
 
     fn openers(&self) -> Result<Openers> {
-        if !self.tells_openers {
+        if !self.reports_openers {
             return Ok(Openers::Unknown);
         }
         let looking = || format!("inspect the data of {}", self.object);
@@ -176,7 +176,7 @@ impl SharingCheck<'_> {
 
     fn has_own_writer(&self) -> Result<bool> {
         for device in self.own {
-            let looking = || format!("look at {}", device.path().display());
+            let looking = || format!("inspect {}", device.path().display());
             if loopdev::backing(device)
                 .map_err(cannot(looking))?
                 .is_some_and(|there| !there.read_only)
@@ -231,11 +231,11 @@ fn warn_of_unknown(object: &str) {
 /// Do leases tell whether a file of this filesystem is open? Tested with a new file in `staging` that
 /// nothing has open: if the filesystem says that it is open, its answers about other files mean nothing.
 /// A pool that is full or read-only cannot be tested, and is assumed to tell.
-pub(in crate::image) fn tells_openers(staging: &Path) -> bool {
+pub(in crate::image) fn reports_openers(staging: &Path) -> bool {
     let random = random_bytes().map(u64::from_be_bytes);
-    // Named as what the next start sweeps if this process ends here.
+    // Its name makes the next start remove it if this process ends here.
     let trial = random.map(|number| staging.join(format!("{TEMPLATE}.{number}")));
-    match trial.and_then(|trial| file::tells_openers(&trial)) {
+    match trial.and_then(|trial| file::reports_openers(&trial)) {
         Ok(true) => true,
         Ok(false) => {
             tracing::warn!(

@@ -40,7 +40,10 @@ impl<R: Recorded> RecordState<R> {
         match read_record::<R>(id, path) {
             Ok(record) => Ok(Self::Whole(record)),
             Err(RecordFailure::Damaged(reason)) => {
-                tracing::error!(kind = R::KIND, %id, reason, "damaged: calls for it answer DATA_LOSS until its record is restored");
+                tracing::error!(
+                    kind = R::KIND, %id, reason,
+                    "the record is damaged: calls for this object answer DATA_LOSS until it is restored"
+                );
                 Ok(Self::Damaged(reason))
             }
             Err(RecordFailure::Unread(error)) => Err(error),

@@ -12,10 +12,10 @@ use crate::image::failure::cannot;
 /// How much is read at a time, and the unit in which differences are reported.
 const STEP: usize = 64 << 10;
 const BLOCK: usize = 4 << 10;
-/// How many steps are read (4 MiB of each snapshot), or stretches skipped, before the call returns
-/// without a range, so that the caller can check whether the answer is still wanted.
-const STEPS: usize = 64;
-const STRETCHES: usize = 1024;
+/// After so many steps read (4 MiB of each snapshot), or extents skipped, the iterator yields without a range, so that
+/// the caller can check whether the answer is still wanted.
+const MAX_STEPS_READ: usize = 64;
+const MAX_EXTENTS_SKIPPED: usize = 1024;
 
 pub(super) struct Changes {
     overlay: Overlay,
@@ -52,12 +52,12 @@ impl Changes {
     }
 
     fn search_on(&mut self) -> Result<Searched> {
-        let mut stretches = 0;
+        let mut skipped = 0;
         loop {
             if let Some(range) = self.found.pop_front() {
                 return Ok(Searched::Found(range));
             }
-            if self.read >= STEPS || stretches >= STRETCHES {
+            if self.read >= MAX_STEPS_READ || skipped >= MAX_EXTENTS_SKIPPED {
                 self.read = 0;
                 return Ok(Searched::Nothing);
             }
@@ -66,7 +66,7 @@ impl Changes {
                 self.read_step(range)?;
                 continue;
             }
-            stretches += 1;
+            skipped += 1;
             match self.overlay.next_range()? {
                 Some((range, Comparison::Different)) => return Ok(Searched::Found(range)),
                 Some((range, Comparison::Unknown)) => self.doubtful = Some(range),

@@ -1,4 +1,4 @@
-//! What only one snapshot has, by the flag that filesystems give to extents of several files.
+//! How many bytes only one snapshot has: those of extents that the filesystem does not flag as shared.
 
 use std::fs::File;
 
@@ -7,13 +7,13 @@ use orlop_sys::extents::{Extent, extents};
 
 use crate::image::failure::cannot;
 
-/// So many take about a second. A snapshot in more pieces is not measured.
-const MOST_EXTENTS: usize = 200_000;
+/// Reading this many takes about a second. A snapshot with more extents is not measured.
+const MAX_EXTENTS: usize = 200_000;
 
 pub(super) fn exclusive_bytes(data: File) -> Result<Option<u64>> {
     let mut bytes: u64 = 0;
     for (index, extent) in extents(data, 0).enumerate() {
-        if index >= MOST_EXTENTS {
+        if index >= MAX_EXTENTS {
             return Ok(None);
         }
         let Extent { length, is_shared, .. } =

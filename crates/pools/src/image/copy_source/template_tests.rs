@@ -139,7 +139,7 @@ fn only_recently_used_templates_are_kept() {
         templates.slot(shape(bytes));
         assert!(Arc::ptr_eq(&first, &templates.slot(shape(0))), "{bytes}");
     }
-    assert_eq!(lock(&templates.0).len(), KEPT);
+    assert_eq!(lock(&templates.0).len(), MAX_TEMPLATES);
     templates.clear();
     assert!(!Arc::ptr_eq(&first, &templates.slot(shape(0))));
 }

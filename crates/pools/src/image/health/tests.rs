@@ -112,8 +112,8 @@ fn read_only_filesystem_is_detected() {
     // The pool's lock keeps its filesystem from being remounted, so the way to it is.
     let path = testbed.pool_path();
     mounts::bind(&path, &path, BindAccess::ReadOnly).unwrap();
-    let unwell = pool.health().check().unwrap_err().to_string();
-    assert!(unwell.contains("read-only"), "{unwell}");
+    let error = pool.health().check().unwrap_err().to_string();
+    assert!(error.contains("read-only"), "{error}");
     assert!(pool.health().condition(&record.id).unwrap().is_abnormal());
     let refused = pool.catalogue().update_volume(&record.id, &mut |_| Ok(())).unwrap_err();
     assert!(refused.to_string().contains("read-only"), "{refused}");

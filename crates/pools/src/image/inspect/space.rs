@@ -1,4 +1,4 @@
-//! Is there room, and can it be written to?
+//! Checks the filesystem of the pool: free space, free inodes, and whether it is writable.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::super::managed::{has_all_blocks, image_in};
 use super::super::open::ImagePoolConfig;
 use super::InspectedPool;
 
-/// A volume needs three inodes; below this share of them it is time to act.
+/// A volume takes three inodes. Below this share of free inodes, the pool is reported.
 const FEW_INODES_PERCENT: u64 = 1;
 
 impl InspectedPool {
@@ -20,7 +20,7 @@ impl InspectedPool {
         let floor = config.floor.of(space.total);
         self.inspect_filesystem(&root, &space, Some(floor));
         if root != config.path {
-            // As the daemon counts: the disk has to hold what is free in a sparse image.
+            // As the daemon does: the free space of a sparse image has to be free on the disk around it.
             let image = image_in(&config.path);
             let sparse = !image.exists() || !has_all_blocks(&image)?;
             let around = measure(&config.path)?;
@@ -36,7 +36,7 @@ impl InspectedPool {
                 "read-only",
                 subject(),
                 "it is read-only, so nothing can be made or deleted",
-                "look for its errors in the kernel's log, check it, mount it again",
+                "look for its errors in the kernel log, check the filesystem, and mount it again",
             ));
         }
         if let Some(floor) = floor
@@ -46,12 +46,12 @@ impl InspectedPool {
                 "full",
                 subject(),
                 format!(
-                    "{} of {} are free, the floor is {}: nothing new is made",
+                    "{} of {} are free, which is below the floor of {}: nothing can be created or grown",
                     Bytes(space.free),
                     Bytes(space.total),
                     Bytes(floor)
                 ),
-                "delete volumes or snapshots, or let the filesystem grow",
+                "delete volumes or snapshots, or enlarge the filesystem",
             ));
         }
         if has_few_inodes(space) {
@@ -69,7 +69,7 @@ fn measure(path: &Path) -> Result<Space> {
     file::space(path).map_err(cannot(|| format!("read the free space of {}", path.display())))
 }
 
-/// btrfs counts none.
+/// `false` on btrfs, which has no limit of inodes.
 fn has_few_inodes(space: &Space) -> bool {
     space.inodes > 0 && space.inodes_free.saturating_mul(100) < space.inodes * FEW_INODES_PERCENT
 }

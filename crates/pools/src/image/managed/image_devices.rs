@@ -7,7 +7,7 @@ use orlop_sys::file::{self, Openers};
 use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
 
 use super::{image_in, label_of};
-use crate::image::attach::foreign::{Harm, SharingCheck, tells_openers};
+use crate::image::attach::foreign::{Harm, SharingCheck, reports_openers};
 use crate::image::failure::cannot;
 use crate::image::layout::STAGING;
 
@@ -27,7 +27,7 @@ pub(super) fn find_own_device(root: &Path, label: &str) -> Result<Option<LoopDev
             data: &image,
             harm: Harm::Any,
             own: &[],
-            tells_openers: !is_open || tells_openers(&root.join(STAGING)),
+            reports_openers: !is_open || reports_openers(&root.join(STAGING)),
         };
         check.run(|_| true)?;
     }

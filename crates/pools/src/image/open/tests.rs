@@ -149,8 +149,8 @@ fn read_only_pool_opens_and_reports_it() {
         let pool = testbed.open();
         assert_eq!(pool.directory.shares_extents(), shares);
         assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
-        let unwell = pool.health().check().unwrap_err().to_string();
-        assert!(unwell.contains("read-only"), "{unwell}");
+        let error = pool.health().check().unwrap_err().to_string();
+        assert!(error.contains("read-only"), "{error}");
         assert!(ImagePool::open(testbed.config()).is_err());
         drop(pool);
         mounts::ensure_unmounted(&path).unwrap();

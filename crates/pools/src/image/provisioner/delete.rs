@@ -68,7 +68,7 @@ impl ImageProvisioner {
                 %error,
                 kind = R::KIND,
                 %id,
-                "deleted, but its space cannot be freed before the next start"
+                "cannot free the space of a deleted object before the next start"
             );
         }
         self.reserve.ensure();

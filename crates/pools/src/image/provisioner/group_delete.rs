@@ -59,7 +59,7 @@ impl ImageProvisioner {
             tracing::warn!(
                 %error,
                 %id,
-                "deleted, but its space cannot be freed before the next start"
+                "cannot free the space of a deleted object before the next start"
             );
         }
         self.capacity.remove(snapshots, id);
@@ -87,7 +87,7 @@ impl ImageProvisioner {
 /// the end, if that was noted: no client was given them, or they were deleted. Without such a note
 /// the record was lost, and its members are set aside. A record that is there but cannot be read
 /// keeps its members.
-pub(in crate::image) fn sweep_orphans(
+pub(in crate::image) fn remove_orphaned_members(
     layout: &Layout,
     snapshots: &ObjectIndex<SnapshotRecord>,
     groups: &RecordIndex<GroupSnapshotRecord>,
@@ -144,7 +144,7 @@ fn discard(id: &SnapshotId, moved: orlop_sys::Result<Option<ObjectDir>>) -> Resu
         tracing::warn!(
             %error,
             snapshot = %id,
-            "deleted, but its space cannot be freed before the next start"
+            "cannot free the space of a deleted object before the next start"
         );
     }
     Ok(())

@@ -35,7 +35,7 @@ impl Deletion {
             tracing::warn!(
                 %error,
                 snapshot = %id,
-                "deleted; its space cannot be freed yet, which will be retried"
+                "cannot free the space of a deleted snapshot yet; it will be retried"
             );
         }
         self.background.wake();
@@ -71,7 +71,7 @@ impl Deletion {
             tracing::warn!(
                 %error,
                 group = %id,
-                "deleted; its space cannot be freed yet, which will be retried"
+                "cannot free the space of a deleted snapshot yet; it will be retried"
             );
         }
         self.background.wake();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use orlop_model::PoolId;
-use orlop_sys::ceph::{Access, Image, ImageSnapshot, IoCtx, SnapshotSpace};
+use orlop_sys::ceph::{Access, Image, ImageSnapshot, IoCtx, SnapshotNamespace};
 
 use super::super::layout::{is_own_snapshot, name_of_snapshot_group};
 use crate::poison::lock;
@@ -45,31 +45,31 @@ fn about_snapshot(
     image_id: &str,
     snapshot: &ImageSnapshot,
 ) -> orlop_sys::Result<Option<String>> {
-    let ImageSnapshot { number, name, space, .. } = snapshot;
-    let group = match space {
-        SnapshotSpace::Group => image.group_of(*number)?,
-        SnapshotSpace::User | SnapshotSpace::Trash | SnapshotSpace::Other => None,
+    let ImageSnapshot { number, name, namespace, .. } = snapshot;
+    let group = match namespace {
+        SnapshotNamespace::Group => image.group_of(*number)?,
+        SnapshotNamespace::User | SnapshotNamespace::Trash | SnapshotNamespace::Other => None,
     };
-    Ok(match space {
-        SnapshotSpace::Group => group.filter(|of| name_of_snapshot_group(of).is_none()).map(|of| {
+    Ok(match namespace {
+        SnapshotNamespace::Group => group.filter(|of| name_of_snapshot_group(of).is_none()).map(|of| {
             format!(
                 "it is in a snapshot of the RBD group {of}, which is not Orlop's; remove that with `rbd group snap \
                  rm` (`rbd group snap ls {of}` lists those of the group)"
             )
         }),
-        SnapshotSpace::Other => Some(format!(
+        SnapshotNamespace::Other => Some(format!(
             "it has the snapshot {name}, which mirroring has made; restore the image under another name with `rbd trash \
              restore --image NAME --image-id {image_id}`, then run `rbd mirror image disable NAME` and `rbd rm NAME`"
         )),
-        SnapshotSpace::User if !is_own_snapshot(pool, name) => Some(format!(
+        SnapshotNamespace::User if !is_own_snapshot(pool, name) => Some(format!(
             "it has the snapshot {name}, which is not Orlop's; remove that with `rbd snap rm \
              --image-id {image_id} --snap {name}`"
         )),
-        SnapshotSpace::User if image.is_protected(name)? => Some(format!(
+        SnapshotNamespace::User if image.is_protected(name)? => Some(format!(
             "its snapshot {name} is protected; allow its removal with `rbd snap unprotect --image-id \
              {image_id} --snap {name}`"
         )),
-        SnapshotSpace::User | SnapshotSpace::Trash => None,
+        SnapshotNamespace::User | SnapshotNamespace::Trash => None,
     })
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use orlop_sys::ceph::{Access, IoCtx, SnapshotSpace};
+use orlop_sys::ceph::{Access, IoCtx, SnapshotNamespace};
 
 use super::super::image_lock::open_to_remove;
 
@@ -44,7 +44,7 @@ fn trashed_without_clones(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<
         Err(error) if error.is_not_found() => return Ok(found),
         image => image?.snapshots()?,
     };
-    for snapshot in all.into_iter().filter(|one| one.space == SnapshotSpace::Trash) {
+    for snapshot in all.into_iter().filter(|one| one.namespace == SnapshotNamespace::Trash) {
         if !io.has_clones(image_id, snapshot.number)? {
             found.push(snapshot.number);
         }

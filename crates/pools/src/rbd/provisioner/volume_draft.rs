@@ -15,14 +15,14 @@ use orlop_model::{
     ContentSource, Draft, Error, NewVolume, Provisioning, Result, SnapshotId, VolumeRecord,
 };
 use orlop_sys::ceph::{
-    Access, ImageSnapshot, NewImage, Parent, SnapshotRef, SnapshotSpace, Update, UpdateOutcome,
+    Access, ImageSnapshot, NewImage, Parent, SnapshotNamespace, SnapshotRef, Update, UpdateOutcome,
     header_of, metadata_key,
 };
 
 use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
 use super::super::image_state::{BEING_MADE, CHANGED};
 use super::super::image_state::{ImageState, NamedState, Step};
-use super::super::images::Found;
+use super::super::images::NamedImage;
 use super::super::layout::{OURS, copy_purpose, image_of, is_own_snapshot, record_key};
 use super::super::uncommitted_snapshot::{IntendedSnapshot, UncommittedSnapshot};
 use super::{RbdProvisioner, can_restore_groups};
@@ -193,7 +193,7 @@ impl CapturedDraft {
             if self.try_create()? {
                 return self.finished_image();
             }
-            let Some(Found { image_id, state }) = self.pool.images.find(id)? else { continue };
+            let Some(NamedImage { image_id, state }) = self.pool.images.find(id)? else { continue };
             match state {
                 NamedState::Whole(_) => return Err(self.overtaken()),
                 NamedState::Deleted => self.pool.deletion.ensure_trashed(id, &image_id)?,
@@ -209,7 +209,9 @@ impl CapturedDraft {
         let deadline = Instant::now() + DRAFT_TIMEOUT;
         while Instant::now() < deadline {
             match self.pool.images.find(id)? {
-                Some(Found { image_id: same, state: NamedState::Draft }) if same == image_id => {
+                Some(NamedImage { image_id: same, state: NamedState::Draft })
+                    if same == image_id =>
+                {
                     thread::sleep(POLL_INTERVAL);
                 }
                 Some(_) | None => return Ok(()),
@@ -290,7 +292,8 @@ impl CapturedDraft {
             return Ok(Error::busy(format!("snapshot {id}"), CHANGED));
         }
         let is_operators = |one: &&ImageSnapshot| {
-            one.space == SnapshotSpace::User && !is_own_snapshot(&self.pool.info.id, &one.name)
+            one.namespace == SnapshotNamespace::User
+                && !is_own_snapshot(&self.pool.info.id, &one.name)
         };
         let others: Vec<_> =
             there.iter().filter(is_operators).map(|one| one.name.as_str()).collect();
@@ -329,7 +332,7 @@ impl CapturedDraft {
             return Err(self.overtaken());
         }
         // A process that took this image for an orphan may have removed the entry.
-        if !session.ask(finishing, |io| io.ensure_entered(&name, &image_id))? {
+        if !session.ask(finishing, |io| io.ensure_directory_entry(&name, &image_id))? {
             return Err(self.overtaken());
         }
         if parent.is_some() {

@@ -3,7 +3,7 @@ use std::sync::mpsc;
 use super::Lookups;
 
 #[tokio::test]
-async fn a_name_that_is_looked_up_already_is_not_again() {
+async fn a_running_lookup_is_not_started_again() {
     let lookups = Lookups::default();
     let (let_go, held) = mpsc::channel::<()>();
     let (begun, has_begun) = mpsc::channel();

@@ -29,12 +29,15 @@ fn a_lock_of_this_process_is_known_as_such() {
     let owner = lock_owner(&path).unwrap();
     assert_eq!(owner.pid, std::process::id());
     assert!(owner.to_string().starts_with(&format!("process {} (", owner.pid)), "{owner}");
-    match lock_after_looks(&path, Duration::from_secs(60)).unwrap() {
+    match lock_after_brief_owners(&path, Duration::from_secs(60)).unwrap() {
         LockAttempt::HeldBy(by) => assert_eq!(by, Some(owner), "it is not waited for"),
         LockAttempt::Taken(_) => panic!("taken twice"),
     }
     drop(lock);
-    assert!(matches!(lock_after_looks(&path, Duration::ZERO).unwrap(), LockAttempt::Taken(_)));
+    assert!(matches!(
+        lock_after_brief_owners(&path, Duration::ZERO).unwrap(),
+        LockAttempt::Taken(_)
+    ));
 }
 
 #[test]

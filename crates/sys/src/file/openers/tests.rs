@@ -97,10 +97,10 @@ fn who_holds_a_lease_to_write_is_a_writer() {
 fn a_filesystem_that_has_leases_tells_and_nothing_is_left() {
     let dir = scratch();
     let trial = dir.path().join("trial");
-    assert!(tells_openers(&trial).unwrap());
+    assert!(reports_openers(&trial).unwrap());
     assert!(!trial.exists());
     fs::write(&trial, "taken").unwrap();
-    assert!(tells_openers(&trial).unwrap_err().is_taken());
+    assert!(reports_openers(&trial).unwrap_err().is_taken());
     assert_eq!(fs::read(&trial).unwrap(), b"taken");
     // As where the kernel takes every new file for one that is open.
     let opened = File::open(&trial).unwrap();

@@ -47,7 +47,7 @@ fn user_of_does_not_wait_for_a_dead_fuse_server() {
     unmount(volume.root(), UnmountFlags::DETACH).unwrap();
     let silent = Silent::new(volume.root().with_extension("silent"));
     let opened = open(&silent.point, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
-    silent.take_away();
+    silent.detach_mount();
     let is_unused = |_| {
         let device = volume.disk.device.clone();
         // But for programs that look at all devices.

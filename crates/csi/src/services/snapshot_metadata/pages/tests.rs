@@ -13,7 +13,7 @@ use super::*;
 /// Reached only if the stream never ends.
 const LONG: Duration = Duration::from_secs(60);
 
-fn executor(patience: Duration) -> (Arc<Executor>, PoolId) {
+fn executor(timeout: Duration) -> (Arc<Executor>, PoolId) {
     let pool = Arc::new(MemoryPool::new(MemoryPoolConfig::default()));
     let id = pool.id().clone();
     let settings = EngineSettings {
@@ -25,7 +25,7 @@ fn executor(patience: Duration) -> (Arc<Executor>, PoolId) {
         lock_timeout: Duration::ZERO,
     };
     let engine = Engine::new(vec![pool], Arc::new(MemoryHost::default()), settings).unwrap();
-    let executor = Executor::with_stream_timeout(patience);
+    let executor = Executor::with_stream_timeout(timeout);
     executor.ready(Arc::new(engine));
     (Arc::new(executor), id)
 }

@@ -5,9 +5,9 @@ use std::sync::mpsc;
 use super::*;
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn away() -> Error {
+fn unreachable() -> Error {
     Error::unreachable("ask", "no route to it")
 }
 
@@ -20,7 +20,7 @@ struct Cluster(Mutex<mpsc::Receiver<Result<()>>>);
 
 impl Probe for Cluster {
     fn probe(&self) -> Result<()> {
-        self.0.lock().unwrap().recv_timeout(PATIENCE).expect("an answer")
+        self.0.lock().unwrap().recv_timeout(TIMEOUT).expect("an answer")
     }
 }
 
@@ -60,14 +60,14 @@ impl Drop for Fixture {
 fn calls_are_refused_until_the_next_answer() {
     let fixture = Fixture::new();
     assert_eq!(fixture.call(|| Ok(1)), Ok(1));
-    assert_eq!(fixture.call(|| Err::<(), _>(away())), Err(away()));
+    assert_eq!(fixture.call(|| Err::<(), _>(unreachable())), Err(unreachable()));
     let refused = fixture.call(|| -> Result<()> { panic!("the breaker is open") });
     let Err(Error::Unreachable { doing: at, reason }) = refused else { panic!("{refused:?}") };
     assert_eq!((at, reason.as_str()), (doing(), "no route to it"));
 
-    fixture.answers.send(Err(away())).unwrap();
+    fixture.answers.send(Err(unreachable())).unwrap();
     fixture.answers.send(Ok(())).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while fixture.call(|| Ok(())).is_err() {
         assert!(Instant::now() < deadline, "it answers, and calls are still refused");
         thread::sleep(Duration::from_millis(10));
@@ -90,7 +90,7 @@ fn health_needs_a_current_probe() {
     // The answer to the probe that has timed out, and to the next one.
     fixture.answers.send(Ok(())).unwrap();
     fixture.answers.send(Err(Error::failed("read the mark", "it is another's"))).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match fixture.breaker.health() {
             Err(Error::Failed { reason, .. }) => {
