@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-const CRATES: [&str; 8] = ["sys", "model", "pools", "host", "engine", "csi", "router", "orlop"];
+const CRATES: [&str; 9] =
+    ["sys", "model", "pools", "host", "engine", "csi", "router", "client", "orlop"];
 const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 const REPORT: &str = "docs/reports/messages.md";
 const HEAD: &str = "\
