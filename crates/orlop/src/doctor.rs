@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
             printer.say(report::summary(pool));
         }
     };
-    let mut examination = Examination::of(&config, sockets.as_ref(), print_summary);
+    let mut examination = Examination::of(&config, 0, sockets.as_ref(), print_summary);
     let findings = std::mem::take(&mut examination.findings);
     let judge = |found: Found| Line { pool: found.pool, ..judged(found.finding, arguments.repair) };
     let lines: Vec<Line> = findings.into_iter().map(judge).collect();

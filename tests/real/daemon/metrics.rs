@@ -290,6 +290,42 @@ async fn findings_of_the_doctor_are_counted() {
     daemon.terminate();
 }
 
+/// A pool that is not examined is configured all the same: its volumes are in use, and not forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn volumes_of_a_pool_that_is_not_examined_are_no_findings() {
+    needs_root!();
+    let well = TestPool::new(PoolFs::Xfs, 400 * MIB);
+    let hung = well.beside("hung", PoolFs::Xfs, 400 * MIB);
+    let pools = [("well", &well, ""), ("hung", &hung, "")];
+    let (launch, socket) = with_metrics(Launch::on_several(&pools));
+    let mut daemon = launch.start().await;
+    let client = daemon.client();
+    let node = client.on_node(&on_pool(&client, "in use", "hung").done().await, block());
+    node.up().await;
+    let frozen = Frozen::new(&hung);
+    // The first scrape begins an examination, so it is known by other means that the pool hangs.
+    let create = on_pool(&client, "more", "hung");
+    let hanging = tokio::spawn(async move { create.send().await });
+    until("it is known that the pool hangs", || async { daemon.log().contains("use pool hung") })
+        .await;
+    hanging.abort();
+    until("the other pool is examined", || async {
+        scrape(&socket).await.find("orlop_doctor_unexamined", &[]).is_some()
+    })
+    .await;
+    let scraped = scrape(&socket).await;
+    let hung_state = [("pool", "hung"), ("state", "hung")];
+    assert_eq!(scraped.find("orlop_pool_state", &hung_state), Some(1.0));
+    assert_eq!(scraped.labels("orlop_doctor_findings"), BTreeSet::new());
+    drop(frozen);
+    until("it is back", || async {
+        scrape(&socket).await.find("orlop_pool_up", &[("pool", "hung")]) == Some(1.0)
+    })
+    .await;
+    node.down().await;
+    daemon.terminate();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_bytes_are_what_copies_have_in_common() {
     needs_root!();

@@ -31,7 +31,7 @@ pub(crate) struct Examination {
     pub(crate) findings: Vec<Found>,
     /// What could not be examined, and why.
     pub(crate) not_examined: Vec<String>,
-    /// How many configured pools have an unknown id.
+    /// How many configured pools have an unknown id, also of those that are left out.
     without_id: usize,
     /// The ids of the pools that were examined.
     ids: Vec<PoolId>,
@@ -182,16 +182,18 @@ fn start_examining(pool: &PoolConfig, node: &NodeId) -> std::io::Result<Receiver
 }
 
 impl Examination {
-    /// `on_pool` is called with each pool as soon as it was examined.
+    /// `on_pool` is called with each pool as soon as it was examined. `left_out`: so many pools are configured beside
+    /// those in `config`, and volumes of theirs may be in use here.
     pub(crate) fn of(
         config: &Config,
+        left_out: usize,
         sockets: Option<&Sockets>,
         mut on_pool: impl FnMut(&ExaminedPool),
     ) -> Self {
         let deadline = Instant::now() + INSPECTION_TIMEOUT;
         let receivers: Vec<_> =
             config.pools.iter().map(|pool| start_examining(pool, &config.node_id)).collect();
-        let mut examination = Self::default();
+        let mut examination = Self { without_id: left_out, ..Self::default() };
         for (pool, receiver) in config.pools.iter().zip(receivers) {
             let left = deadline.saturating_duration_since(Instant::now());
             let examined = match receiver.map(|receiver| receiver.recv_timeout(left)) {

@@ -18,6 +18,8 @@ const EXAMINATION_INTERVAL: Duration = Duration::from_secs(15 * 60);
 pub(super) struct DoctorMetrics {
     /// With image pools alone: orphans on Ceph are found by the garbage collection of any controller.
     config: Config,
+    /// How many pools the daemon has, of every kind.
+    all_pools: usize,
     state: Arc<Mutex<State>>,
 }
 
@@ -48,8 +50,9 @@ impl Drop for UnderWay {
 impl DoctorMetrics {
     pub(super) fn new(config: &Config) -> Self {
         let mut config = config.clone();
+        let all_pools = config.pools.len();
         config.pools.retain(|pool| pool.directory().is_some());
-        Self { config, state: Arc::default() }
+        Self { config, all_pools, state: Arc::default() }
     }
 
     /// Never waits for an examination.
@@ -84,6 +87,7 @@ impl DoctorMetrics {
         // would keep a thread.
         let mut config = self.config.clone();
         config.pools.retain(is_up);
+        let left_out = self.all_pools.saturating_sub(config.pools.len());
         let mut state = lock(&self.state);
         let is_due =
             state.last.as_ref().is_none_or(|last| last.ended.elapsed() >= EXAMINATION_INTERVAL);
@@ -93,7 +97,7 @@ impl DoctorMetrics {
         let shared = Arc::clone(&self.state);
         let examine = move || {
             let under_way = UnderWay(shared);
-            let examined = examined(&config);
+            let examined = examined(&config, left_out);
             lock(&under_way.0).last = Some(examined);
         };
         match thread::Builder::new().name("doctor".to_owned()).spawn(examine) {
@@ -103,8 +107,8 @@ impl DoctorMetrics {
     }
 }
 
-fn examined(config: &Config) -> Examined {
-    let examination = Examination::of(config, None, |_| {});
+fn examined(config: &Config, left_out: usize) -> Examined {
+    let examination = Examination::of(config, left_out, None, |_| {});
     let mut findings = BTreeMap::new();
     for found in &examination.findings {
         let pool = found.pool.clone().unwrap_or_default();
