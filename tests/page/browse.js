@@ -269,6 +269,48 @@ const tests = {
     await close(page);
   },
 
+  async "nothing is shown or changed in place of another volume"(browser) {
+    const page = await open(browser, { viewport: { width: 1280, height: 900 } });
+    await page.getByRole("button", { name: "Allow changes" }).click();
+    await page.fill("#token", TOKEN);
+    await page.keyboard.press("Enter");
+    await page.locator("#notice", { hasText: "Changes are allowed" }).waitFor();
+    await page.fill("#search", "pvc-0b7c-08");
+    await page.locator("#count", { hasText: "1 of 34 volumes" }).waitFor();
+    const other = (await page.locator("#volumes tbody th a").getAttribute("href")).slice("#/volume/".length);
+    await page.fill("#search", "orders-database");
+    await page.getByRole("link", { name: "orders-database", exact: true }).click();
+    await page.locator("#change-section").waitFor();
+    // Answers that are on their way while another volume is chosen.
+    const held = [];
+    const hold = (url) => page.route(url, (route) => held.push(route));
+    await hold("**/api/blocks?**");
+    await page.getByRole("button", { name: "Compare" }).click();
+    await page.locator("#strip-text", { hasText: "Comparing" }).waitFor();
+    await hold(`**/api/volumes/${other}`);
+    await page.evaluate((id) => { location.hash = `#/volume/${id}`; }, other);
+    // Long before the page gives an answer up.
+    await page.locator("#one-title", { hasText: other }).waitFor({ timeout: 8000 });
+    assert.ok(await page.locator("#change-section").isHidden(), "whose limits would be set?");
+    assert.equal(await page.locator("#one-copies").innerText(), "");
+    await page.unroute(`**/api/volumes/${other}`);
+    while (held.length < 2) await page.waitForTimeout(50);
+    await held[1].continue();
+    await page.locator("#one-title", { hasText: "pvc-0b7c-08" }).waitFor();
+    const answered = page.waitForResponse((answer) => answer.url().includes("/api/blocks"));
+    await held[0].continue();
+    await (await answered).finished();
+    await page.waitForTimeout(500);
+    assert.equal(await page.locator("#strip-text").textContent(), "");
+    assert.equal(await page.locator("#strip > *").count(), 0);
+    // What no daemon would link to.
+    await page.evaluate(() => { location.hash = "#/volume/%"; });
+    await page.locator("#one-title", { hasText: "%" }).waitFor();
+    await page.locator("#offline", { hasText: "there is no volume with this id" }).waitFor();
+    page.wrong.splice(0).forEach((it) => assert.match(it, /404/));
+    await close(page);
+  },
+
   async "a router shows its nodes, and which do not answer"(browser) {
     const page = await open(browser, { viewport: { width: 1280, height: 800 }, colorScheme: "light" }, ROUTER);
     await page.locator("#nodes tbody tr", { hasText: "worker-1" }).waitFor({ timeout: 60000 });

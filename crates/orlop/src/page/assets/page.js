@@ -295,17 +295,23 @@ function chooseSnapshots(snapshots) {
   at("target").value = snapshots.at(-1)?.id ?? "";
 }
 
+let compared = 0;
+
 async function compare(event) {
   event.preventDefault();
+  compared += 1;
+  const [mine, volume, target] = [compared, state.one.volume.id, at("target").value];
+  // The answer about another volume, or to the question before, is not shown here.
+  const isWanted = () => mine === compared && state.one?.volume.id === volume;
   showStrip("Comparing …");
   try {
-    const query = new URLSearchParams({ base: at("base").value, target: at("target").value });
+    const query = new URLSearchParams({ base: at("base").value, target });
     const { body } = await ask(`/api/blocks?${query}`);
-    const target = state.one.copies.find((copy) => copy.id === at("target").value);
-    const { text, parts } = strip(body, target?.size_bytes ?? 0);
+    if (!isWanted()) return;
+    const { text, parts } = strip(body, state.one.copies.find((copy) => copy.id === target)?.size_bytes ?? 0);
     showStrip(text, ...parts);
   } catch (error) {
-    showStrip(error.message);
+    if (isWanted()) showStrip(error.message);
   }
 }
 
@@ -343,7 +349,7 @@ async function changed(path, body, done) {
 function takeSnapshot(event) {
   event.preventDefault();
   const name = at("snapshot-name").value;
-  changed("/api/snapshots", { volume: state.chosen, name }, `The snapshot ${name} was taken.`);
+  changed("/api/snapshots", { volume: state.one.volume.id, name }, `The snapshot ${name} was taken.`);
 }
 
 function setLimits(event) {
@@ -352,7 +358,7 @@ function setLimits(event) {
   const touched = FIELDS.filter(([field]) => at(field).value !== at(field).dataset.was);
   const limits = Object.fromEntries(touched.map(([field, name, unit]) => [name, Math.round(Number(at(field).value || 0) * unit)]));
   if (touched.length === 0) note("The limits are as they were.");
-  else changed("/api/limits", { volume: state.chosen, limits }, "The limits are set.");
+  else changed("/api/limits", { volume: state.one.volume.id, limits }, "The limits are set.");
 }
 
 function forget() {
@@ -475,9 +481,20 @@ async function attempt(...loads) {
   reached(failure);
 }
 
+// A link from elsewhere may end in anything.
+function volumeOf(hash) {
+  if (!hash.startsWith("#/volume/")) return null;
+  const id = hash.slice("#/volume/".length);
+  try {
+    return decodeURIComponent(id);
+  } catch {
+    return id;
+  }
+}
+
 async function showHash() {
   const hash = location.hash;
-  const id = hash.startsWith("#/volume/") ? decodeURIComponent(hash.slice("#/volume/".length)) : null;
+  const id = volumeOf(hash);
   const wasOne = state.chosen !== null;
   state.chosen = id;
   if (hash === "#/abnormal") {
@@ -495,6 +512,8 @@ async function showHash() {
     await attempt(loadVolumes);
     if (hash === "#/abnormal") at("volumes-title").scrollIntoView();
   } else {
+    // Its answer may take long, and what is done until then must not be done to another volume than the one that is shown.
+    if (state.one?.volume.id !== id) showNothing(id);
     await attempt(loadOne);
   }
 }
