@@ -44,6 +44,8 @@ const MAX_QUERIES: usize = 2;
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many requests for changes are handled at once, including those whose token is wrong.
 const MAX_CHANGES: usize = 4;
+/// How many comparisons of snapshots run at once: each is a stream on the CSI socket, and backups need those.
+const MAX_COMPARISONS: usize = 4;
 /// How long an overview is reused for further requests.
 const OVERVIEW_AGE: Duration = Duration::from_secs(2);
 const MAX_BODY_BYTES: usize = 4 << 10;
@@ -63,6 +65,7 @@ pub(crate) struct Page {
     overview: Mutex<Option<(Instant, Bytes)>>,
     query_permits: Arc<Semaphore>,
     change_permits: Semaphore,
+    comparison_permits: Semaphore,
 }
 
 /// An error as the answer to a request.
@@ -110,6 +113,7 @@ impl Page {
             overview: Mutex::default(),
             query_permits: Arc::new(Semaphore::new(MAX_QUERIES)),
             change_permits: Semaphore::new(MAX_CHANGES),
+            comparison_permits: Semaphore::new(MAX_COMPARISONS),
         }
     }
 

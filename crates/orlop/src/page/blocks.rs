@@ -62,6 +62,10 @@ impl Page {
         if target.is_empty() {
             return Err(Refusal::new(StatusCode::BAD_REQUEST, "target: name a snapshot"));
         }
+        let Ok(_permit) = self.comparison_permits.try_acquire() else {
+            let why = "other snapshots are being compared; try again";
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why));
+        };
         let deadline = Instant::now() + TIMEOUT;
         let timed_out = |_| {
             let why = "the daemon has not answered in time; its pool may be busy or hang";
@@ -202,7 +206,55 @@ fn wide(count: usize) -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use orlop_csi::{Executor, Mode};
+    use tokio::net::UnixListener;
+
     use super::*;
+    use crate::metrics::About;
+    use crate::page::COMPARISONS;
+
+    /// Of a daemon that takes connections on this socket, and answers nothing.
+    fn page(csi: std::path::PathBuf) -> Arc<Page> {
+        let about = About {
+            version: String::new(),
+            driver: String::new(),
+            mode: "all",
+            node: String::new(),
+            volumes: false,
+        };
+        Arc::new(Page::new(about, Mode::All, (Arc::new(Executor::starting()), None), csi, None))
+    }
+
+    #[tokio::test]
+    async fn comparisons_leave_streams_to_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("csi.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let page = page(socket);
+        let (mut comparing, mut streams) = (Vec::new(), Vec::new());
+        for _ in 0..COMPARISONS {
+            let page = Arc::clone(&page);
+            comparing.push(tokio::spawn(async move {
+                page.blocks(&Query::parse("target=s")).await.map(drop)
+            }));
+            streams.push(listener.accept().await.unwrap());
+        }
+        let one_more = page.blocks(&Query::parse("target=s")).await.unwrap_err();
+        assert_eq!(one_more.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(one_more.why.contains("other snapshots"), "{}", one_more.why);
+        // A browser that hangs up gives its place back.
+        let given_up = comparing.remove(0);
+        given_up.abort();
+        assert!(given_up.await.unwrap_err().is_cancelled());
+        let page = Arc::clone(&page);
+        let next =
+            tokio::spawn(async move { page.blocks(&Query::parse("target=s")).await.map(drop) });
+        listener.accept().await.unwrap();
+        comparing.push(next);
+        comparing.iter().for_each(tokio::task::JoinHandle::abort);
+    }
 
     fn strip(capacity: i64, pages: &[&[(i64, i64)]]) -> Strip {
         let mut counting = Counting::default();
