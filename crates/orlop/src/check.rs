@@ -19,6 +19,7 @@ use rustix::io::Errno;
 
 use crate::cluster;
 use crate::config::{Config, ConfigError, HttpAddress, Origin, PageAddress, PoolConfig, Sockets};
+use crate::http::WantedListener;
 use crate::page::Page;
 use crate::serve::host_config;
 use crate::telemetry;
@@ -61,19 +62,12 @@ pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, C
 /// The TCP addresses that a start listens at, each once, with its setting.
 fn tcp_addresses(config: &Config, sockets: &Sockets) -> Vec<(&'static str, SocketAddr)> {
     let peers = config.peers.as_ref().and_then(|peers| peers.listen);
-    let tcp = |address: &Option<HttpAddress>| match address {
-        Some(HttpAddress::Tcp(address)) => Some(*address),
-        Some(HttpAddress::Unix(_)) | None => None,
+    let peers = peers.map(|address| ("ORLOP_PEER_LISTEN", address));
+    let tcp = |wanted: WantedListener| match wanted.address {
+        HttpAddress::Tcp(address) => Some((wanted.setting, address)),
+        HttpAddress::Unix(_) => None,
     };
-    let all = [
-        ("ORLOP_PEER_LISTEN", peers),
-        ("ORLOP_HEALTH_LISTEN", tcp(&sockets.health)),
-        (
-            "ORLOP_METRICS_LISTEN",
-            tcp(&sockets.metrics).filter(|_| sockets.metrics != sockets.health),
-        ),
-    ];
-    all.into_iter().filter_map(|(setting, address)| Some((setting, address?))).collect()
+    peers.into_iter().chain(WantedListener::all(sockets).into_iter().filter_map(tcp)).collect()
 }
 
 /// An address that this machine does not have, or a port that this user may not have. One that is in use may be so by

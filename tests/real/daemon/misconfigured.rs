@@ -439,8 +439,14 @@ fn addresses_that_cannot_be_had_are_refused() {
     assert_eq!(checked.status.code(), Some(0), "{}", checked.stderr);
     assert!(checked.stdout.contains("is in use now"), "{}", checked.stdout);
     drop(free);
-    let overlapping = in_use.env("ORLOP_METRICS_LISTEN", format!("0.0.0.0:{port}"));
+    let overlapping = in_use.clone().env("ORLOP_METRICS_LISTEN", format!("0.0.0.0:{port}"));
     refused_by_check(&overlapping, "ORLOP_METRICS_LISTEN");
+    let overlapping = launch
+        .env("ORLOP_METRICS_LISTEN", format!("0.0.0.0:{port}"))
+        .env("ORLOP_PAGE_LISTEN", format!("127.0.0.1:{port}"));
+    refused_by_check(&overlapping, "ORLOP_PAGE_LISTEN");
+    let shared = in_use.env("ORLOP_PAGE_LISTEN", format!("127.0.0.1:{port}"));
+    assert_eq!(shared.run(&["serve", "--check"]).status.code(), Some(0), "one listener for both");
 }
 
 #[test]
