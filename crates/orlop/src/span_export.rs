@@ -8,9 +8,11 @@ mod collector;
 mod messages;
 mod queue;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
@@ -26,6 +28,7 @@ use queue::QUEUE;
 
 const METHOD: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Until the whole answer is here: a collector may send the beginning of one.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the process waits at its end for the last export.
 const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -42,9 +45,7 @@ pub(crate) async fn export(
     mut stopped: watch::Receiver<bool>,
 ) {
     let channel = match Endpoint::from_shared(endpoint) {
-        Ok(endpoint) => {
-            endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(EXPORT_TIMEOUT).connect_lazy()
-        }
+        Ok(endpoint) => endpoint.connect_timeout(CONNECT_TIMEOUT).connect_lazy(),
         Err(error) => {
             tracing::error!(%error, "cannot export spans: ORLOP_OTLP_ENDPOINT is not an address");
             return;
@@ -54,26 +55,14 @@ pub(crate) async fn export(
         Exporter { client: Grpc::new(channel), resource: of_daemon.resource(), fails: false };
     QUEUE.open();
     orlop_csi::export_spans();
-    loop {
-        let is_stopping = tokio::select! {
-            () = QUEUE.filled() => false,
-            _ = stopped.wait_for(|stop| *stop) => true,
-        };
-        if is_stopping {
-            break;
-        }
-        while let Some(batch) = QUEUE.take_batch() {
-            exporter.send(batch).await;
-        }
+    let mut exporting = pin!(exporter.send_until_closed());
+    tokio::select! {
+        () = &mut exporting => {}
+        _ = stopped.wait_for(|stop| *stop) => {}
     }
     QUEUE.close();
-    let rest = async {
-        while let Some(batch) = QUEUE.take_batch() {
-            exporter.send(batch).await;
-        }
-    };
-    // A collector that does not answer must not delay the stop.
-    let _ = tokio::time::timeout(LAST_EXPORT_TIMEOUT, rest).await;
+    // A collector that does not answer must not delay the stop, whatever is being sent to it.
+    let _ = timeout(LAST_EXPORT_TIMEOUT, exporting).await;
 }
 
 /// The daemon that the spans are from.
@@ -109,9 +98,25 @@ struct Exporter {
 }
 
 impl Exporter {
+    /// And what is in the queue by then.
+    async fn send_until_closed(&mut self) {
+        loop {
+            let is_open = QUEUE.is_open();
+            while let Some(batch) = QUEUE.take_batch() {
+                self.send(batch).await;
+            }
+            if !is_open {
+                return;
+            }
+            QUEUE.filled().await;
+        }
+    }
+
     async fn send(&mut self, spans: Vec<Span>) {
         let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
-        match self.try_send(spans).await {
+        let sent = timeout(EXPORT_TIMEOUT, self.try_send(spans)).await;
+        let late = |_| Err(Status::deadline_exceeded("the collector has not answered in time"));
+        match sent.unwrap_or_else(late) {
             Ok(rejected) => {
                 QUEUE.note_dropped(rejected.min(count));
                 if std::mem::take(&mut self.fails) {

@@ -14,13 +14,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use hyper_util::rt::TokioIo;
 use orlop_csi::proto::csi::v1;
-use prost::bytes::{Buf, BufMut};
+use prost::bytes::{Buf, BufMut, Bytes};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::{TcpListener, UnixStream};
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -102,6 +104,40 @@ impl Service<http::Request<Body>> for Collector {
             assert_eq!(request.uri().path(), METHOD);
             Ok(Grpc::new(Raw).unary(collector, request).await)
         })
+    }
+}
+
+/// Begins each answer, and never ends it.
+#[derive(Clone, Default)]
+struct HangingCollector(Arc<AtomicUsize>);
+
+struct Endless;
+
+impl hyper::body::Body for Endless {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Status>>> {
+        Poll::Pending
+    }
+}
+
+impl Service<http::Request<Body>> for HangingCollector {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<Body>) -> Self::Future {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let answer = http::Response::builder().header("content-type", "application/grpc");
+        std::future::ready(Ok(answer.body(Body::new(Endless)).unwrap()))
     }
 }
 
@@ -347,4 +383,28 @@ async fn without_a_collector_spans_are_dropped_and_counted() {
     }
     let warnings = daemon.log().matches("cannot export spans").count();
     assert_eq!(warnings, 1, "{}", daemon.log());
+}
+
+/// The end of a daemon waits for no collector.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_hangs_holds_up_no_stop() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let collector = HangingCollector::default();
+    let incoming = tonic::transport::server::TcpIncoming::from(listener);
+    tokio::spawn(Server::builder().serve_with_incoming(collector.clone(), incoming));
+    let mut daemon = Daemon::start(&format!("http://{address}")).await;
+    daemon.create("v", None).await.unwrap();
+    let begun = Instant::now();
+    while collector.0.load(Ordering::SeqCst) == 0 {
+        assert!(begun.elapsed() < PATIENCE, "no span has arrived: {}", daemon.log());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    kill_process(Pid::from_child(&daemon.child), Signal::TERM).unwrap();
+    let begun = Instant::now();
+    while daemon.child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < PATIENCE, "it does not end: {}", daemon.log());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(daemon.log().contains("stopped"), "{}", daemon.log());
 }

@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
     use crate::metrics::About;
-    use crate::page::COMPARISONS;
+    use crate::page::MAX_COMPARISONS;
 
     /// Of a daemon that takes connections on this socket, and answers nothing.
     fn page(csi: std::path::PathBuf) -> Arc<Page> {
@@ -234,7 +234,7 @@ mod tests {
         let listener = UnixListener::bind(&socket).unwrap();
         let page = page(socket);
         let (mut comparing, mut streams) = (Vec::new(), Vec::new());
-        for _ in 0..COMPARISONS {
+        for _ in 0..MAX_COMPARISONS {
             let page = Arc::clone(&page);
             comparing.push(tokio::spawn(async move {
                 page.blocks(&Query::parse("target=s")).await.map(drop)
