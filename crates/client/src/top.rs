@@ -15,7 +15,7 @@ use crate::failure::{EXIT_CODES, Result};
 use crate::output::{Answer, Table};
 use crate::session::{Common, FindSettings, Session};
 use crate::signals::Signals;
-use crate::terminal::note;
+use crate::terminal::{note, printable};
 use activity::{Activity, SortKey};
 use screen::Screen;
 
@@ -156,7 +156,8 @@ fn described(view: &View, session: &Session) -> String {
         1 => "1 volume".to_owned(),
         count => format!("{count} volumes"),
     };
-    let mut text = format!("node {}: {staged} staged, {iops} IOPS, {}/s\n", view.node, Bytes(rate));
+    let node = printable(&view.node);
+    let mut text = format!("node {node}: {staged} staged, {iops} IOPS, {}/s\n", Bytes(rate));
     let mut table = Table::new(&[
         "VOLUME",
         "POOL",
@@ -178,7 +179,7 @@ fn described(view: &View, session: &Session) -> String {
         text.push_str(&format!("\nand {} more volumes, which are not shown", view.left_out));
     }
     if !view.silent_pools.is_empty() {
-        let pools = view.silent_pools.join(", ");
+        let pools = printable(&view.silent_pools.join(", "));
         text.push_str(&format!("\nnot shown are volumes of pools that do not answer: {pools}"));
     }
     text

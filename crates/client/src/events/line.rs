@@ -23,9 +23,9 @@ const NOT_APPENDED: [&str; 13] = [
 pub(super) fn of(event: &Event, style: Style) -> String {
     let time =
         event.time.split_once('.').map_or(event.time.clone(), |(whole, _)| format!("{whole}Z"));
-    let level = format!("{:<5}", event.level);
+    let level = format!("{:<5}", printable(&event.level));
     let level = if event.level == "info" { level } else { style.bad(&level) };
-    format!("{time}  {level}  {:<6}  {}", event.kind, printable(&text(event)))
+    format!("{time}  {level}  {:<6}  {}", printable(&event.kind), printable(&text(event)))
 }
 
 fn text(event: &Event) -> String {
@@ -107,6 +107,8 @@ mod tests {
             of(&refused, Style::plain())
                 .ends_with("DeleteVolume volume v-1: FAILED_PRECONDITION: it is in use")
         );
+        let forged = event("in\x1b[2Jfo", "ca\nll", "done", &[]);
+        assert!(!of(&forged, Style::plain()).contains(char::is_control), "no plugin is trusted");
         let floor =
             event("warn", "pool", "below its floor\x1b[2J", &[("pool", "a"), ("free", "1")]);
         assert!(
