@@ -15,6 +15,7 @@ mod killing;
 mod moving;
 mod namespaces;
 mod nodes;
+mod older_records;
 mod orphans;
 mod outage;
 mod racing;

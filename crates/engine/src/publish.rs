@@ -1,5 +1,7 @@
 //! ControllerPublishVolume and ControllerUnpublishVolume: which nodes may use a volume.
 
+use std::collections::BTreeSet;
+
 use orlop_model::{
     AccessMode, ControllerPublication, Error, NodeId, ReaderState, Result, VolumeId, VolumeRecord,
 };
@@ -21,6 +23,7 @@ impl Engine {
         }
         check_context(pool, &record, &request.context)?;
         record.capabilities.check_grants(&request.capability).map_err(Error::precondition)?;
+        check_no_unrecorded_writer(&*sharing, request)?;
         let answer = PublishContext { read_only: request.read_only };
         match existing {
             // A controller was killed while it took the volume from this node.
@@ -50,12 +53,15 @@ impl Engine {
             return Ok(());
         };
         note_volume_name(&record);
+        let sharing = sharing(pool);
+        let unrecorded = sharing.unrecorded_writers(volume)?;
         let leaves = |other: &NodeId| node.is_none_or(|node| node == other);
-        let leaving: Vec<_> = record.published.into_keys().filter(leaves).collect();
+        let leaving = record.published.into_keys().chain(unrecorded).filter(leaves);
+        let leaving: Vec<_> = leaving.collect::<BTreeSet<_>>().into_iter().collect();
         if leaving.is_empty() {
             return Ok(());
         }
-        sharing(pool).ensure_unpublished(volume, &leaving)?;
+        sharing.ensure_unpublished(volume, &leaving)?;
         for node in &leaving {
             self.node_volumes().remove(node, volume);
         }
@@ -93,6 +99,20 @@ fn publish(pool: &PoolRef, sharing: &dyn Sharing, request: &ControllerPublish) -
         Ok(())
     })?;
     Ok(())
+}
+
+/// For a writer that no publication tells of, the access modes cannot be compared.
+fn check_no_unrecorded_writer(sharing: &dyn Sharing, request: &ControllerPublish) -> Result<()> {
+    let writers = sharing.unrecorded_writers(&request.volume)?;
+    match writers.iter().find(|node| **node != request.node) {
+        None => Ok(()),
+        Some(node) => Err(Error::precondition(format!(
+            "cannot publish volume {} to node {}: node {node} may still write to it, although its record does \
+             not say that it is published there, as after an older record was restored; unpublish it from node \
+             {node} first",
+            request.volume, request.node
+        ))),
+    }
 }
 
 /// CP-04, CP-14.

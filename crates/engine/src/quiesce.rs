@@ -191,7 +191,7 @@ impl Engine {
     /// writers unless a record says otherwise.
     fn writers_of(&self, pool: &PoolRef, source: &VolumeRecord) -> Result<Writers> {
         let node = self.host().node_record(&source.id)?;
-        if sharing(pool).is_written_elsewhere(self, source) {
+        if sharing(pool).is_written_elsewhere(self, source)? {
             return Ok(Writers::Elsewhere);
         }
         if node.stage.as_ref().is_some_and(|stage| stage.read_only) {

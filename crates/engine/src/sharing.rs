@@ -59,7 +59,11 @@ pub(crate) trait Sharing {
     fn check_unpublished(&self, record: &VolumeRecord) -> Result<()>;
 
     /// May a workload on another node write to the volume?
-    fn is_written_elsewhere(&self, engine: &Engine, volume: &VolumeRecord) -> bool;
+    fn is_written_elsewhere(&self, engine: &Engine, volume: &VolumeRecord) -> Result<bool>;
+
+    /// Nodes that may write to the volume although its record does not say that it is published there: an older
+    /// copy of the record was restored.
+    fn unrecorded_writers(&self, volume: &VolumeId) -> Result<Vec<NodeId>>;
 
     /// May this node write to it through another daemon, of which only `node` would know?
     fn is_written_by_twin(&self, engine: &Engine, volume: &VolumeRecord, node: &NodeRecord)

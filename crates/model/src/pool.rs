@@ -401,6 +401,9 @@ pub trait Shared: Send + Sync {
     /// The node that an inline volume belongs to, if that is another than the one that asks.
     fn inline_elsewhere(&self, id: &VolumeId) -> Result<Option<NodeId>>;
 
+    /// The nodes that may write to the volume as far as the pool knows, whatever its record says.
+    fn writers(&self, id: &VolumeId) -> Result<Vec<NodeId>>;
+
     /// Once this returns, the node writes no more to the volume, even if it is up and cannot be
     /// reached. The caller has made sure that it does not attach the volume again.
     fn ensure_fenced(&self, id: &VolumeId, node: &NodeId) -> Result<()>;

@@ -67,8 +67,12 @@ impl Sharing for LocalPool<'_> {
         Ok(())
     }
 
-    fn is_written_elsewhere(&self, _: &Engine, _: &VolumeRecord) -> bool {
-        false
+    fn is_written_elsewhere(&self, _: &Engine, _: &VolumeRecord) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn unrecorded_writers(&self, _: &VolumeId) -> Result<Vec<NodeId>> {
+        Ok(Vec::new())
     }
 
     fn is_written_by_twin(&self, _: &Engine, _: &VolumeRecord, _: &NodeRecord) -> bool {

@@ -90,7 +90,8 @@ impl Sharing for SharedPool<'_> {
 
     /// A node to which the volume is published may use it at any time.
     fn check_unpublished(&self, record: &VolumeRecord) -> Result<()> {
-        match record.published.keys().next() {
+        let unrecorded = self.unrecorded_writers(&record.id)?;
+        match record.published.keys().chain(&unrecorded).next() {
             Some(node) => Err(Error::precondition(format!(
                 "cannot reclaim space of {}: it is published to node {node}; reclaim its space \
                  there",
@@ -100,10 +101,27 @@ impl Sharing for SharedPool<'_> {
         }
     }
 
-    fn is_written_elsewhere(&self, engine: &Engine, volume: &VolumeRecord) -> bool {
+    fn is_written_elsewhere(&self, engine: &Engine, volume: &VolumeRecord) -> Result<bool> {
         let here = &engine.settings().node_id;
         let mut others = volume.published.iter().filter(|(node, _)| *node != here);
-        others.any(|(_, other)| other.writes())
+        Ok(others.any(|(_, other)| other.writes())
+            || self.unrecorded_writers(&volume.id)?.iter().any(|node| node != here))
+    }
+
+    /// An inline volume is published to no node.
+    fn unrecorded_writers(&self, volume: &VolumeId) -> Result<Vec<NodeId>> {
+        let mut writers = self.side.writers(volume)?;
+        if writers.is_empty() {
+            return Ok(writers);
+        }
+        // Read after that: a node is published to before it may write.
+        match self.pool.catalogue().volume(volume)? {
+            Some(record) if !record.ephemeral => {
+                writers.retain(|node| !record.published.contains_key(node));
+                Ok(writers)
+            }
+            Some(_) | None => Ok(Vec::new()),
+        }
     }
 
     /// A controller of the node's name does not see what the node has.

@@ -21,6 +21,7 @@ mod modify;
 mod mount_groups;
 mod node_publish;
 mod node_unpublish;
+mod older_records;
 mod overview;
 mod placement;
 mod recover;

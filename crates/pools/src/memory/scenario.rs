@@ -87,6 +87,11 @@ impl MemoryPool {
         lock(&self.state).sharers = Some(nodes.iter().copied().cloned().collect());
     }
 
+    /// The node has attached the volume to write, as a cluster knows it.
+    pub fn note_writer(&self, id: &VolumeId, node: &NodeId) {
+        lock(&self.state).writers.push((id.clone(), node.clone()));
+    }
+
     /// Which nodes were fenced from which volumes, in that order.
     pub fn fenced(&self) -> Vec<(VolumeId, NodeId)> {
         lock(&self.state).fenced.clone()

@@ -16,9 +16,17 @@ impl Shared for MemoryPool {
         Ok(None)
     }
 
+    fn writers(&self, id: &VolumeId) -> Result<Vec<NodeId>> {
+        let mut state = lock(&self.state);
+        state.fault("writers")?;
+        let of_volume = |(volume, node): &(VolumeId, NodeId)| (volume == id).then(|| node.clone());
+        Ok(state.writers.iter().filter_map(of_volume).collect())
+    }
+
     fn ensure_fenced(&self, id: &VolumeId, node: &NodeId) -> Result<()> {
         let mut state = lock(&self.state);
         state.fault("ensure_fenced")?;
+        state.writers.retain(|writer| *writer != (id.clone(), node.clone()));
         state.fenced.push((id.clone(), node.clone()));
         Ok(())
     }

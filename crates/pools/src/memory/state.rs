@@ -23,6 +23,8 @@ pub(super) struct MemoryPoolState {
     /// The nodes that share the pool, if any do.
     pub(super) sharers: Option<BTreeSet<NodeId>>,
     pub(super) fenced: Vec<(VolumeId, NodeId)>,
+    /// Which node may write to which volume, as a cluster knows it.
+    pub(super) writers: Vec<(VolumeId, NodeId)>,
     pub(super) faults: Vec<Fault>,
     /// What is wrong with the pool as a whole.
     pub(super) problems: Vec<Problem>,

@@ -18,7 +18,7 @@ use serde::Deserialize;
 
 use super::image_state::CHANGED;
 use super::images::{Images, KnownImage, named_image};
-use super::layout::{image_of, inline_key, record_key, writer_key};
+use super::layout::{image_of, inline_key, record_key, writer_key, writer_prefix};
 use super::session::Session;
 use crate::poison::lock;
 
@@ -70,6 +70,7 @@ impl Fencing {
         for _ in 0..ATTEMPTS {
             let KnownImage { image_id, text, record } = self.images.require(id)?;
             check_right(&record, node)?;
+            self.check_no_unrecorded_writer(&record, &image_id)?;
             let registered = self.registered_unless_rival(id, &image_id, address)?;
             let writer = metadata_key(&writer_key(&image_id, node));
             let mut update = Update::default()
@@ -87,6 +88,33 @@ impl Fencing {
             }
         }
         Err(Error::busy(format!("volume {id}"), CHANGED))
+    }
+
+    /// The nodes whose clients may write to the volume.
+    pub(super) fn writers(&self, id: &VolumeId) -> Result<Vec<NodeId>> {
+        let reading = || format!("read which Ceph clients write to volume {id}");
+        match self.session.ask(reading, |io| named_image(io, id))? {
+            Some(image_id) => registered_writers(&self.session, id, &image_id),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// A client is registered only while the record has its node, so one that the record does not know was
+    /// registered before the record was replaced by an older copy.
+    fn check_no_unrecorded_writer(&self, record: &VolumeRecord, image_id: &str) -> Result<()> {
+        let writers = registered_writers(&self.session, &record.id, image_id)?;
+        let is_unrecorded = |node: &&NodeId| {
+            **node != self.node && !record.ephemeral && !record.published.contains_key(*node)
+        };
+        match writers.iter().find(is_unrecorded) {
+            None => Ok(()),
+            Some(other) => Err(Error::precondition(format!(
+                "cannot attach volume {}: node {other} may still write to it, although its record does not say \
+                 that it is published there, as after an older record was restored; unpublish it from node \
+                 {other} first (ControllerUnpublishVolume)",
+                record.id
+            ))),
+        }
     }
 
     /// What is registered as this node's writer: this client, or none, as the one before has
@@ -234,6 +262,22 @@ impl Fencing {
             None => Some("now".to_owned()),
         })
     }
+}
+
+pub(super) fn registered_writers(
+    session: &Session,
+    id: &VolumeId,
+    image_id: &str,
+) -> Result<Vec<NodeId>> {
+    let reading = || format!("read which Ceph clients write to volume {id}");
+    let prefix = metadata_key(&writer_prefix(image_id));
+    let found =
+        session.ask(reading, |io| match io.omap_list(&header_of(image_id), "", &prefix, 0) {
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            listed => listed,
+        })?;
+    let node = |(key, _): (String, _)| key.strip_prefix(&prefix)?.parse().ok();
+    Ok(found.into_iter().filter_map(node).collect())
 }
 
 const BLOCKLIST: &str = r#"{"prefix": "osd blocklist ls", "format": "json"}"#;

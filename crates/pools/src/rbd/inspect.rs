@@ -3,14 +3,15 @@
 //! It only looks. Others use the pool at the same time, and what is left half-done is finished by
 //! the garbage collection of any controller, which knows how to do that beside them.
 
-use orlop_model::{Error, Finding, HealthReason, NodeId, PoolId, Result, VolumeId, VolumeRecord};
-use orlop_sys::ceph::{Access, header_of, metadata_key};
+use orlop_model::{Error, Finding, HealthReason, PoolId, Result, VolumeId, VolumeRecord};
+use orlop_sys::ceph::Access;
 
 use super::RbdPool;
+use super::fencing::registered_writers;
 use super::garbage::{HOUR, obstacle, unfinished_removals};
 use super::image_state::NamedState;
 use super::images::{KnownImage, NamedImage};
-use super::layout::{OURS, kept_prefix};
+use super::layout::kept_prefix;
 use super::open::RbdPoolConfig;
 
 impl RbdPool {
@@ -131,14 +132,7 @@ impl RbdPool {
                 ));
             }
         }
-        let prefix = metadata_key(&format!("{OURS}writer.{image_id}."));
-        let reading = || format!("read which Ceph clients write to volume {}", record.id);
-        for (key, _) in
-            self.session.ask(reading, |io| io.omap_list(&header_of(image_id), "", &prefix, 0))?
-        {
-            let Some(Ok(node)) = key.strip_prefix(&prefix).map(str::parse::<NodeId>) else {
-                continue;
-            };
+        for node in registered_writers(&self.session, &record.id, image_id)? {
             if !record.published.contains_key(&node) && !record.ephemeral {
                 findings.push(Finding::by_hand(
                     "unknown-writer",

@@ -73,7 +73,12 @@ pub(super) fn record_key(image_id: &str) -> String {
 }
 
 pub(super) fn writer_key(image_id: &str, node: &NodeId) -> String {
-    format!("{OURS}writer.{image_id}.{node}")
+    format!("{}{node}", writer_prefix(image_id))
+}
+
+/// The rest of the key is a node.
+pub(super) fn writer_prefix(image_id: &str) -> String {
+    format!("{OURS}writer.{image_id}.")
 }
 
 pub(super) fn inline_key(image_id: &str) -> String {

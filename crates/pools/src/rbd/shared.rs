@@ -52,6 +52,10 @@ impl Shared for SharedSide {
         Ok((owner != *self.fencing.node()).then_some(owner))
     }
 
+    fn writers(&self, id: &VolumeId) -> Result<Vec<NodeId>> {
+        self.fencing.writers(id)
+    }
+
     fn ensure_fenced(&self, id: &VolumeId, node: &NodeId) -> Result<()> {
         self.fencing.ensure_fenced(id, node)
     }
