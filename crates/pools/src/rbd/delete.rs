@@ -19,7 +19,7 @@ use super::draft_check::DraftCheck;
 use super::flatten::Flattening;
 use super::garbage::Background;
 use super::image_state::{CHANGED, ImageState, NamedState, Step};
-use super::images::{Images, KnownImage, NamedImage};
+use super::images::{Images, KnownImage, NamedImage, state_of, trashed_by_hand};
 use super::intent::Intents;
 use super::layout::{MEMBER, copy_purpose, image_of, joined_key, kept_name};
 use super::records::Records;
@@ -194,10 +194,16 @@ impl Deletion {
     pub(super) fn ensure_named(&self, image_id: &str) -> Result<String> {
         let naming = || format!("restore image {image_id} from the trash for a copy");
         let kept = kept_name(image_id);
+        if let Some(name) = self.session.ask(naming, |io| io.image_name(image_id))? {
+            return Ok(name);
+        }
+        // Under another name it would be the image of no volume any more.
+        let state = self.session.ask(naming, |io| state_of(io, image_id))?;
+        if matches!(state, NamedState::Whole(_)) {
+            let reason = trashed_by_hand(image_id);
+            return Err(Error::damaged(format!("image {image_id}"), reason));
+        }
         self.session.ask(naming, |io| {
-            if let Some(name) = io.image_name(image_id)? {
-                return Ok(name);
-            }
             Step::Restore { name: &kept }.take(io, image_id, ImageState::Trashed)?;
             // Also if another process was faster.
             Ok(io.image_name(image_id)?.unwrap_or_else(|| kept.clone()))

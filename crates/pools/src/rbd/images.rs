@@ -56,6 +56,17 @@ fn or_directory_entry(
     }
 }
 
+pub(super) fn state_of(io: &IoCtx, image_id: &str) -> orlop_sys::Result<NamedState> {
+    Ok(NamedState::of_record(io.image_metadata(image_id, &record_key(image_id))?))
+}
+
+pub(super) fn trashed_by_hand(image_id: &str) -> String {
+    format!(
+        "it was not deleted, but its image was moved to the trash of the Ceph pool by hand; put it back with \
+         `rbd trash restore {image_id}`, or remove it and its data for good with `rbd trash rm {image_id}`"
+    )
+}
+
 /// An empty directory is no error by itself: images in the trash are not in it, and an operator may have removed all
 /// others. But an existing image that a record names must be in the directory or in the trash.
 fn is_directory_lost(io: &Arc<IoCtx>) -> orlop_sys::Result<bool> {
@@ -94,16 +105,55 @@ impl Images {
     pub(super) fn find(&self, id: &VolumeId) -> Result<Option<NamedImage>> {
         let reading = || format!("read volume {id}");
         let name = image_of(id);
-        self.session.ask(reading, |io| {
+        let found = self.session.ask(reading, |io| {
             let by_name = io.image_id(&name)?;
             let has_name = by_name.is_some();
             let Some(image_id) = or_directory_entry(by_name, io, &name)? else { return Ok(None) };
-            let state =
-                NamedState::of_record(io.image_metadata(&image_id, &record_key(&image_id))?);
+            let state = state_of(io, &image_id)?;
             if matches!(state, NamedState::Whole(_)) && !has_name {
                 io.ensure_id_object(&name, &image_id)?;
             }
             Ok(Some(NamedImage { image_id, state }))
+        })?;
+        if found.is_none() {
+            self.check_not_trashed(id)?;
+        }
+        Ok(found)
+    }
+
+    /// An image that Orlop moves to the trash is marked as deleted before; an operator moves any.
+    fn check_not_trashed(&self, id: &VolumeId) -> Result<()> {
+        let reading = || format!("read volume {id}");
+        let name = image_of(id);
+        let trashed = self.session.ask(reading, |io| {
+            for one in io.trash()?.into_iter().filter(|one| one.name == name) {
+                if matches!(state_of(io, &one.id)?, NamedState::Whole(_)) {
+                    return Ok(Some(one.id));
+                }
+            }
+            Ok(None)
+        })?;
+        trashed.map_or(Ok(()), |image_id| {
+            Err(Error::damaged(format!("volume {id}"), trashed_by_hand(&image_id)))
+        })
+    }
+
+    /// Volumes that were not deleted, whose images are in the trash.
+    pub(super) fn trashed_volumes(&self) -> Result<Vec<(VolumeId, String)>> {
+        let listing = || format!("list the trash of pool {}", self.info.name);
+        let prefix = volume_prefix(&self.info.id);
+        self.session.ask(listing, |io| {
+            let mut found = Vec::new();
+            for one in io.trash()? {
+                if one.name.starts_with(&prefix)
+                    && let Ok(id) = one.name.parse()
+                    && io.image_id(&one.name)?.is_none()
+                    && matches!(state_of(io, &one.id)?, NamedState::Whole(_))
+                {
+                    found.push((id, one.id));
+                }
+            }
+            Ok(found)
         })
     }
 

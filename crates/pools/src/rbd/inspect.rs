@@ -10,7 +10,7 @@ use super::RbdPool;
 use super::fencing::registered_writers;
 use super::garbage::{HOUR, obstacle, unfinished_removals};
 use super::image_state::NamedState;
-use super::images::{KnownImage, NamedImage};
+use super::images::{KnownImage, NamedImage, trashed_by_hand};
 use super::layout::kept_prefix;
 use super::open::RbdPoolConfig;
 
@@ -168,6 +168,15 @@ impl RbdPool {
     }
 
     fn inspect_trash(&self, findings: &mut Vec<Finding>) -> Result<()> {
+        for (id, image_id) in self.images.trashed_volumes()? {
+            findings.push(Finding::by_hand(
+                "trashed-volume",
+                format!("volume {id}"),
+                trashed_by_hand(&image_id),
+                "do what the problem says; until then the volume is missing from lists, and no daemon makes or \
+                 deletes it",
+            ));
+        }
         for trashed in self.garbage.deleted_images()? {
             let subject = format!("deleted image {}", trashed.id);
             self.inspect_obstacle(&subject, &trashed.id, findings)?;

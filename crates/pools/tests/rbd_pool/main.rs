@@ -26,4 +26,5 @@ mod records;
 mod removals;
 mod restored;
 mod snapshots;
+mod trashed;
 mod volumes;

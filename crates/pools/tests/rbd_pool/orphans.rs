@@ -107,7 +107,7 @@ fn foreign_trash_is_not_freed() {
     write(&fixture.image(&record.id), 0, 5, MIB);
     let image_id = fixture.io().image_id(&record.id.to_string()).unwrap().unwrap();
     fixture.rbd(&["trash", "mv", &record.id.to_string()]);
-    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), None);
+    pool.catalogue().volume(&record.id).unwrap_err();
     // Something that is freed, so that garbage collection has been there.
     let other = volume(&pool, "b", MIB);
     pool.provisioner().ensure_no_volume(&other.id).unwrap();
