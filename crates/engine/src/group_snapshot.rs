@@ -12,6 +12,7 @@ use crate::difference::differs;
 use crate::engine::{Engine, PoolRef};
 use crate::locks::{Key, LockGuard, Locks};
 use crate::request::{CreateGroupSnapshot, GroupSnapshot, GroupStage};
+use crate::snapshot::check_of_this_volume;
 
 impl Engine {
     pub fn create_group_snapshot(&self, request: &CreateGroupSnapshot) -> Result<GroupSnapshot> {
@@ -32,7 +33,12 @@ impl Engine {
         let _lock = locks.exclusive(Key::GroupSnapshot(digest.clone()))?;
         if let Some(existing) = self.find_group_snapshot(&digest, &request.sources)? {
             check_pools(&existing.record, pools)?;
-            return same_sources(existing, request).map(|existing| (existing, true));
+            let existing = same_sources(existing, request)?;
+            for member in &existing.members {
+                let pool = self.pools().get(member.id.pool());
+                pool.map_or(Ok(()), |pool| check_of_this_volume(pool, member))?;
+            }
+            return Ok((existing, true));
         }
         let digests = || request.sources.iter().map(VolumeId::digest).cloned();
         let _source_locks = locks.all(digests().map(Key::Volume).collect(), Locks::shared)?;

@@ -52,6 +52,7 @@ impl Engine {
         let existing = of_source(existing, &request.source)?;
         if let Some(pool) = self.pools().get(existing.id.pool()) {
             check_usable_from(pool, request.topology.as_ref())?;
+            check_of_this_volume(pool, &existing)?;
         }
         Ok(existing)
     }
@@ -119,6 +120,23 @@ fn check_usable_from(pool: &PoolRef, wanted: Option<&TopologyRequirement>) -> Re
             pool.name()
         ))),
     }
+}
+
+/// Ids come from names, so a volume that is deleted and created again has the id of the first, and the snapshot
+/// may be of that. A source that cannot be read, or is gone, is not needed.
+pub(crate) fn check_of_this_volume(pool: &PoolRef, existing: &SnapshotRecord) -> Result<()> {
+    let Ok(Some(source)) = pool.catalogue().volume(&existing.source) else { return Ok(()) };
+    if existing.created >= source.created {
+        return Ok(());
+    }
+    Err(Error::conflict(
+        existing.label(),
+        format!(
+            "it is of a former {}, which was deleted and created again since; give the new snapshot another \
+             name",
+            source.label()
+        ),
+    ))
 }
 
 /// CS-14

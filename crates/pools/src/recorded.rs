@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
     Error, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot, NewSnapshot, NewVolume, PoolId,
-    Reason, Result, SnapshotId, SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId,
-    VolumeRecord,
+    Reason, Result, SnapshotId, SnapshotRecord, Timestamp, VolumeGroupId, VolumeGroupRecord,
+    VolumeId, VolumeRecord,
 };
 use orlop_sys::file;
 use rustix::io::Errno;
@@ -142,6 +142,7 @@ pub(crate) fn new_snapshot_record(
     source: VolumeRecord,
     group: Option<&GroupSnapshotId>,
 ) -> SnapshotRecord {
+    // Later than its volume, whatever the clock says, and so than a former volume of that name.
     SnapshotRecord {
         version: RECORD_VERSION,
         id: new.id.clone(),
@@ -150,7 +151,7 @@ pub(crate) fn new_snapshot_record(
         size_bytes: source.capacity_bytes,
         format: new.format,
         capabilities: source.capabilities,
-        created: SystemTime::now().into(),
+        created: Timestamp::from(SystemTime::now()).after(source.created),
         group: group.cloned(),
         consistency: new.consistency,
     }

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use orlop_engine::EngineSettings;
-use orlop_engine::request::StageVolume;
+use orlop_engine::request::{CreateGroupSnapshot, StageVolume};
 use orlop_host::MemoryHost;
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
-use orlop_model::{Consistency, Error, FsType, HostMounts, HostRecords, NodeRecord, VolumeId};
+use orlop_model::{
+    Consistency, Error, FsType, HostMounts, HostRecords, NodeRecord, Pool, VolumeId, VolumeRecord,
+};
 
 use crate::fixture::*;
 
@@ -66,6 +68,47 @@ fn snapshot_is_created_once_per_name() {
     fixture.create("s");
     fixture.engine.delete_volume(&a).unwrap();
     assert_eq!(fixture.engine.create_snapshot(&snapshot("s", &a)).unwrap(), first, "CS-02");
+}
+
+/// Ids come from names: the second volume has the id of the first.
+#[test]
+fn snapshot_of_a_former_volume_is_not_taken_for_a_new_one() {
+    let fixture = Fixture::new();
+    let former = fixture.create("v");
+    let taken = fixture.engine.create_snapshot(&snapshot("s", &former)).unwrap();
+    let grouped =
+        CreateGroupSnapshot { name: "g".parse().unwrap(), sources: [former.clone()].into() };
+    let group = fixture.engine.create_group_snapshot(&grouped).unwrap();
+    fixture.engine.delete_volume(&former).unwrap();
+    // Without its volume, the repeated call has nothing to compare with.
+    assert_eq!(fixture.engine.create_snapshot(&snapshot("s", &former)).unwrap(), taken);
+
+    let again = fixture.create("v");
+    assert_eq!(again, former);
+    refused!(fixture.engine.create_snapshot(&snapshot("s", &again)), Error::Conflict { .. });
+    refused!(fixture.engine.create_group_snapshot(&grouped), Error::Conflict { .. });
+    let other = fixture.engine.create_snapshot(&snapshot("t", &again)).unwrap();
+    assert_eq!(fixture.engine.create_snapshot(&snapshot("t", &again)).unwrap(), other);
+    // The former ones are there, and can be deleted.
+    fixture.engine.delete_snapshot(&taken.id).unwrap();
+    let members = group.members.iter().map(|member| member.id.to_string()).collect();
+    fixture.engine.delete_group_snapshot(&group.record.id, &members).unwrap();
+    fixture.engine.create_snapshot(&snapshot("s", &again)).unwrap();
+}
+
+/// As by a clock that was set back, or by that of another controller.
+#[test]
+fn repeated_snapshot_of_a_volume_from_the_future_is_the_first() {
+    let fixture = Fixture::new();
+    let source = fixture.create("v");
+    let hour = Duration::from_secs(3600);
+    let age = |record: &mut VolumeRecord| {
+        record.created = (SystemTime::now() + hour).into();
+        Ok(())
+    };
+    fixture.pool().catalogue().update_volume(&source, &mut { age }).unwrap();
+    let taken = fixture.engine.create_snapshot(&snapshot("s", &source)).unwrap();
+    assert_eq!(fixture.engine.create_snapshot(&snapshot("s", &source)).unwrap(), taken);
 }
 
 #[test]

@@ -136,7 +136,7 @@ impl MemorySnapshotDraft {
     fn copy(&mut self, state: &mut MemoryPoolState, now: Timestamp) -> Result<()> {
         if self.content.is_none() {
             self.content = Some(state.volume(&self.record.source)?.content.clone());
-            self.record.created = now;
+            self.record.created = now.after(self.record.created);
         }
         Ok(())
     }

@@ -84,6 +84,7 @@ impl ImageSnapshotDraft {
         let source = &self.record.source;
         let created = |other: &SnapshotRecord| (other.source == *source).then_some(other.created);
         let latest = self.catalogue.snapshot_index().greatest(created);
+        let now = now.after(self.record.created);
         self.record.created = latest.map_or(now, |latest| now.after(latest));
     }
 

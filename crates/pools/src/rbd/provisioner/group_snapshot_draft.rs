@@ -95,7 +95,8 @@ impl Draft<GroupSnapshotRecord> for RbdGroupSnapshotDraft {
         for ((image, made), member) in
             entry.location.intended.images().iter().zip(made).zip(members)
         {
-            let record = SnapshotRecord { created: entry.record.created, ..member };
+            let created = entry.record.created.after(member.created);
+            let record = SnapshotRecord { created, ..member };
             let location = SnapshotLocation {
                 image: image.clone(),
                 snapshot: made.name,

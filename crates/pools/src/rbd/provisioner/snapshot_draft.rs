@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use orlop_model::{Draft, Error, NewSnapshot, Result, SnapshotId, SnapshotRecord};
+use orlop_model::{Draft, Error, NewSnapshot, Result, SnapshotId, SnapshotRecord, Timestamp};
 use orlop_sys::ceph::Update;
 
 use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
@@ -37,7 +37,7 @@ impl RbdSnapshotDraft {
     fn take(&mut self) -> Result<UncommittedSnapshot> {
         let purpose = self.record.id.to_string();
         let taken = self.pool.take_snapshot(&self.image_id, &purpose)?;
-        self.record.created = SystemTime::now().into();
+        self.record.created = Timestamp::from(SystemTime::now()).after(self.record.created);
         Ok(taken)
     }
 }
