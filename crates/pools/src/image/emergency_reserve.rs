@@ -57,15 +57,20 @@ impl EmergencyReserve {
         file::ensure_file(&self.path)
     }
 
-    /// Truncated before it is removed: XFS frees a removed file some time later.
+    /// Truncated before it is removed: XFS frees a removed file some time later. btrfs truncates no file whose
+    /// quota is used up, but removes it, and counts it until its next commit.
     fn give_up(&self) {
-        let giving_up = || "release the emergency reserve".to_owned();
-        let truncated = self.open().map_err(cannot(giving_up)).and_then(|file| {
-            file::set_length(&file, 0).map_err(cannot(giving_up))?;
-            file::sync_file(&file).map_err(cannot(giving_up))?;
-            file::ensure_no_file(&self.path).map_err(cannot(giving_up))
+        let truncated = self.open().and_then(|file| {
+            file::set_length(&file, 0)?;
+            file::sync_file(&file)
         });
-        if let Err(error) = truncated {
+        let released = file::ensure_no_file(&self.path).and_then(|()| match truncated {
+            Err(error) if error.is_no_space() => {
+                file::sync_filesystem(self.path.parent().unwrap_or(&self.path))
+            }
+            truncated => truncated,
+        });
+        if let Err(error) = released {
             tracing::warn!(%error, "cannot release the emergency reserve");
         }
     }

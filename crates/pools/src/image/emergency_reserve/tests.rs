@@ -11,10 +11,13 @@ fn reserve_of(testbed: &Testbed) -> EmergencyReserve {
     EmergencyReserve::new("test", &testbed.pool_path())
 }
 
+fn beside(testbed: &Testbed) -> PathBuf {
+    testbed.pool_path().with_extension("filler")
+}
+
 /// Takes all that is free, to the last block and the last inode that needs one.
-fn fill(testbed: &Testbed) -> Vec<PathBuf> {
-    let directory = testbed.pool_path().with_extension("filler");
-    fs::create_dir(&directory).unwrap();
+fn fill(directory: &Path) -> Vec<PathBuf> {
+    fs::create_dir(directory).unwrap();
     let filler = directory.join("filler");
     let mut file = File::create(&filler).unwrap();
     for piece in [16 * MIB, MIB, 64 << 10, 4096] {
@@ -51,7 +54,7 @@ fn full_pool_opens_and_allows_detach_and_delete() {
         let shares = pool.directory.shares_extents();
         assert!(reserve_of(&testbed).held() >= BYTES);
         drop(pool);
-        fill(&testbed);
+        fill(&beside(&testbed));
 
         let pool = testbed.open();
         assert_eq!(pool.directory.shares_extents(), shares);
@@ -65,13 +68,41 @@ fn full_pool_opens_and_allows_detach_and_delete() {
     }
 }
 
+/// btrfs lets no file be cut then, and lets files be removed.
+#[test]
+fn pool_that_used_up_its_quota_allows_detach_and_delete() {
+    let Some(testbed) = Testbed::btrfs() else { return };
+    let pool = testbed.open();
+    let records = ["a", "b"].map(|name| create(&pool, &volume_of(&pool, name, 32 * MIB)));
+    scribble(&data_of(&pool, &records[0].id), 1, 8 * MIB);
+    orlop_sys::file::sync_filesystem(&testbed.pool_path()).unwrap();
+    let quota = |words: &[&str]| {
+        let path = testbed.pool_path();
+        let words = words.iter().map(Path::new).chain([path.as_path()]);
+        orlop_sys::tool::run("btrfs", words).unwrap();
+    };
+    quota(&["quota", "enable"]);
+    quota(&["quota", "rescan", "-w"]);
+    // The pool is a subvolume.
+    quota(&["qgroup", "limit", "64M"]);
+    fill(&testbed.pool_path().join("of another program"));
+    let refused = try_create(&pool, &volume_of(&pool, "c", MIB));
+    assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
+    change(&pool, &records[1].id, 100).unwrap();
+    for record in &records {
+        pool.provisioner().ensure_no_volume(&record.id).unwrap();
+        assert_eq!(pool.catalogue().volume(&record.id).unwrap(), None);
+    }
+    assert!(listing(&testbed, "trash").is_empty());
+}
+
 #[test]
 fn reserve_allows_replacing_a_record() {
     let Some(testbed) = Testbed::xfs() else { return };
     let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
     reserve_of(&testbed).give_up();
-    let fillers = fill(&testbed);
+    let fillers = fill(&beside(&testbed));
     let refused = change(&pool, &record.id, 100);
     assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
     assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
@@ -97,7 +128,7 @@ fn groups_in_a_full_pool_can_be_emptied_and_deleted() {
         let mut group = volume_group(&pool, "g", &volumes);
         pool.catalogue().save_volume_group(&group, None).unwrap();
         let taken = try_take_group(&pool, &group_of(&pool, "s", &volumes)).unwrap();
-        fill(&testbed);
+        fill(&beside(&testbed));
 
         let refused =
             pool.catalogue().save_volume_group(&volume_group(&pool, "new", &volumes), None);
