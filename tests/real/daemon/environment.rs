@@ -130,6 +130,24 @@ async fn signals_work_if_inherited_as_ignored_or_blocked() {
     }
 }
 
+/// The kernel ends a process that exceeds it, unless the process ignores the signal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_file_sizes_does_not_end_the_daemon() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let limited = |limit| Launch::on(&pool).run_by(&["/usr/bin/prlimit", limit]);
+    starts_and_serves(limited("--fsize=16777216:unlimited")).await;
+    let mut daemon = limited("--fsize=16777216").start().await;
+    let client = daemon.client();
+    let refused = client.create("v").size(VOLUME).block().send().await;
+    let status = expect_code(refused, Code::ResourceExhausted);
+    assert!(status.message().contains("limit of file sizes"), "{status}");
+    let small = client.create("v").size(8 * MIB).block().done().await;
+    client.delete(&small.volume_id).await.unwrap();
+    daemon.terminate();
+    assert_eq!(daemon.leaks(), [""; 0]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_sys_is_enough() {
     needs_root!();

@@ -28,6 +28,13 @@ fn failure(doing: String, error: impl CallError) -> Error {
             format!("cannot {doing}: {error}; raise the limit of open files of this process"),
             error,
         )),
+        Some(Errno::FBIG) => Error::exhausted(Reason::explained(
+            format!(
+                "cannot {doing}: {error}; raise the limit of file sizes of this process, or use a pool whose \
+                 filesystem takes such files"
+            ),
+            error,
+        )),
         Some(Errno::ROFS) => Error::unreachable(
             doing,
             with_advice(
@@ -86,6 +93,7 @@ mod tests {
         assert!(matches!(of(Errno::NOSPC), Error::Exhausted(_)));
         assert!(matches!(of(Errno::DQUOT), Error::Exhausted(_)));
         assert!(matches!(of(Errno::MFILE), Error::Exhausted(_)));
+        assert!(matches!(of(Errno::FBIG), Error::Exhausted(_)));
         for errno in [Errno::ROFS, Errno::IO, Errno::NODEV, Errno::STALE] {
             assert!(matches!(of(errno), Error::Unreachable { .. }), "{errno}");
         }

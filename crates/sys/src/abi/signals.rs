@@ -3,7 +3,8 @@
 use rustix::io::{Errno, Result};
 
 /// As for a process that is started from a shell: nothing is blocked, and the end of a child is kept
-/// until it is asked for. Threads and programs that are started have the same.
+/// until it is asked for. But a file that would exceed the limit of this process (RLIMIT_FSIZE) is an error of
+/// that call, and not the end of the process. Threads and programs that are started have the same.
 pub(crate) fn take_signals() -> Result<()> {
     // SAFETY: a set of signals is plain integers, for which all zeros is a valid value.
     let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -17,6 +18,10 @@ pub(crate) fn take_signals() -> Result<()> {
     }
     // SAFETY: sets no handler of this process.
     if unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) } == libc::SIG_ERR {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: sets no handler of this process.
+    if unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) } == libc::SIG_ERR {
         return Err(Errno::INVAL);
     }
     Ok(())
