@@ -142,6 +142,7 @@ check-texts:
 	cargo fmt --all --check
 	scripts/architecture
 	scripts/links
+	scripts/manifests --check
 	@if cargo deny --version >/dev/null 2>&1; then \
 	    cargo deny --locked check --hide-inclusion-graph bans licenses sources; \
 	else \
