@@ -1,4 +1,4 @@
-.PHONY: help demo run deb build image image-test build-tests test unit real otel sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run page-test
+.PHONY: help demo run deb build image image-test build-tests test unit real otel sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short e2e-kubernetes-measure manifests lint check-texts oldest-rust fmt clean-run page-test
 .DEFAULT_GOAL := help
 
 # Where cargo puts what it builds; scripts look there too.
@@ -119,11 +119,15 @@ bench-hop:
 #: e2e-kubernetes  a real Kubernetes of two nodes on this machine, with the chart's manifests: our scenarios, the
 #:             examples and the official suite for CSI drivers; as root, an hour, 20 minutes more for the first builds
 e2e-kubernetes: image
-	e2e/kubernetes/run
+	scripts/without-leaks e2e/kubernetes/run
 
 #: e2e-kubernetes-short  the same cluster and ten of the scenarios
 e2e-kubernetes-short: image
-	e2e/kubernetes/run --short
+	scripts/without-leaks e2e/kubernetes/run --short
+
+#: e2e-kubernetes-measure  claims to pods, and 200 claims at once, beside csi-driver-host-path on the same cluster
+e2e-kubernetes-measure: image
+	scripts/without-leaks e2e/kubernetes/run --measure
 
 #: manifests   deploy/kubernetes from the Helm chart; needs Helm, which e2e/kubernetes/build helm makes
 manifests:
