@@ -21,6 +21,8 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
+use crate::watched::{CallLog, Watched};
+
 pub(crate) const NODE_KEY: &str = "orlop.example/node";
 
 /// Of the pool of one node, unless a test says otherwise.
@@ -95,6 +97,8 @@ pub(crate) struct Node {
     pub(crate) routes: Routes,
     pub(crate) address: SocketAddr,
     pub(crate) memory: ClusterMemory,
+    /// What its peers call.
+    pub(crate) calls: CallLog,
     /// One for each node, so that all that it does ends with it.
     runtime: Option<Runtime>,
 }
@@ -185,7 +189,8 @@ impl Node {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
-        let service = PeerGate::before(routes.for_peers());
+        let calls = CallLog::default();
+        let service = Watched::before(PeerGate::before(routes.for_peers()), calls.clone());
         let (listening, bound) = oneshot::channel();
         runtime.spawn(async move {
             let listener = PeerListener::bind(address, identity).await.unwrap();
@@ -195,7 +200,8 @@ impl Node {
                 .unwrap();
         });
         let address = bound.await.unwrap();
-        Self { name: name.to_owned(), pool, routes, address, memory, runtime: Some(runtime) }
+        let (name, runtime) = (name.to_owned(), Some(runtime));
+        Self { name, pool, routes, address, memory, calls, runtime }
     }
 
     /// Answers nothing until the guard is dropped, and keeps its connections.

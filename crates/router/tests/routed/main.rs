@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod cancelling;
 mod certificates;
 mod cluster;
 mod confusion;
@@ -13,3 +14,4 @@ mod health;
 mod lists;
 mod requests;
 mod unreachable;
+mod watched;
