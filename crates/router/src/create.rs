@@ -201,11 +201,14 @@ async fn rank<'a>(held: &'a [Held], call: &Call, wanted: &Creation) -> Vec<&'a H
         for (index, (_, _, held)) in candidates.iter().enumerate() {
             let mut client = Controller::new(held.target.clone());
             let request = call.beside(wanted.capacity.clone());
-            asking.spawn(async move { (index, client.get_capacity(request).await) });
+            asking.spawn(async move {
+                let asked = client.get_capacity(request);
+                (index, tokio::time::timeout(PEER_TIMEOUT, asked).await)
+            });
         }
         while let Some(answer) = asking.join_next().await {
             // A member that cannot report its capacity is tried last, and its answer says what is wrong.
-            if let Ok((index, Ok(capacity))) = answer
+            if let Ok((index, Ok(Ok(capacity)))) = answer
                 && let Some(candidate) = candidates.get_mut(index)
             {
                 candidate.1 = capacity.into_inner().available_capacity;

@@ -13,6 +13,7 @@ use tonic::{Code, Status};
 
 use crate::members::Members;
 use crate::message::{Call, reply};
+use crate::peers::PEER_TIMEOUT;
 use crate::router::{Controller, Router};
 use crate::target::Target;
 
@@ -206,7 +207,7 @@ async fn list_groups(members: &Members, call: &Call) -> Result<Response<Body>, S
     Ok(reply(&volumegroup::ListVolumeGroupsResponse { entries, next_token }))
 }
 
-/// The capabilities that all daemons with pools have in common (CC-02).
+/// The capabilities that all daemons with pools that answer have in common (CC-02).
 async fn capabilities(members: &Members, call: &Call) -> Result<Response<Body>, Status> {
     let request: v1::ControllerGetCapabilitiesRequest = decoded(call)?;
     let with_pools = members.reachable().filter(|member| !member.pools.is_empty());
@@ -214,19 +215,28 @@ async fn capabilities(members: &Members, call: &Call) -> Result<Response<Body>, 
     if targets.is_empty() {
         targets.extend(members.all.first().map(|this| this.target.clone()));
     }
-    let replies = call_each(targets, |target| {
+    let mut asking = JoinSet::new();
+    for target in targets {
         let request = call.beside(request);
-        let mut client = Controller::new(target);
-        async move { client.controller_get_capabilities(request).await }
-    });
-    let mut replies = match replies.await {
-        // A daemon has just become unreachable.
-        Err(status) if status.code() == Code::Unavailable => return Err(status),
-        replies => replies?.into_iter(),
-    };
-    let mut common = replies.next().unwrap_or_default().capabilities;
-    for reply in replies {
-        common.retain(|capability| reply.capabilities.contains(capability));
+        asking.spawn(async move {
+            let mut client = Controller::new(target);
+            tokio::time::timeout(PEER_TIMEOUT, client.controller_get_capabilities(request)).await
+        });
     }
-    Ok(reply(&v1::ControllerGetCapabilitiesResponse { capabilities: common }))
+    let mut common: Option<Vec<v1::ControllerServiceCapability>> = None;
+    while let Some(answer) = asking.join_next().await {
+        let offered = match answer {
+            Ok(Ok(Ok(reply))) => reply.into_inner().capabilities,
+            Ok(Ok(Err(status))) if status.code() != Code::Unavailable => return Err(status),
+            Ok(Ok(Err(_)) | Err(_)) | Err(_) => continue,
+        };
+        match &mut common {
+            Some(common) => common.retain(|capability| offered.contains(capability)),
+            None => common = Some(offered),
+        }
+    }
+    let unknown = || {
+        Status::unavailable("cannot tell what the nodes can do: none of them answers; try again")
+    };
+    Ok(reply(&v1::ControllerGetCapabilitiesResponse { capabilities: common.ok_or_else(unknown)? }))
 }

@@ -10,6 +10,7 @@ mod creating;
 mod forgetting;
 mod forwarding;
 mod groups;
+mod hanging;
 mod health;
 mod lists;
 mod requests;
