@@ -2,6 +2,7 @@
 
 mod cluster;
 mod configuration;
+mod ending;
 mod groups;
 mod kills;
 mod page;

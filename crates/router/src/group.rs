@@ -1,45 +1,33 @@
 //! Group snapshots over several pools: all parts are led through their stages together, so that no writer of
 //! any part writes between the first and the last capture. All parts are committed, or none remains.
 
+mod part;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::peer;
 use orlop_csi::proto::peer::peer_client::PeerClient;
-use orlop_csi::proto::peer::take_group_part_response::Stage;
-use orlop_model::{Consistency, GroupSnapshotId, PoolId, SnapshotId, VolumeId};
+use orlop_model::{Consistency, GroupSnapshotId, PoolId, SnapshotId};
 use prost::Message;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderValue, Response};
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Status};
+use tracing::Instrument;
 
 use crate::gather::decoded;
 use crate::members::{Member, Members};
 use crate::message::{Call, reply};
 use crate::router::Router;
-use crate::target::Target;
+use part::{Part, commit, prepare, undo};
 
 const CONSISTENCY: &str = "orlop-consistency";
 /// gRPC clients refuse headers of more than 8 or 16 KiB. Of more members than this, only the least is reported that holds
 /// for all of them, in the name of the group, as a daemon without peers does.
 const MAX_CONSISTENCY_VALUES: usize = 64;
-/// The stages that parts wait at for each other.
-const STAGES: [Stage; 4] = [Stage::Begun, Stage::Quiesced, Stage::Captured, Stage::Thawed];
-
-/// A call that was interrupted is repeated sooner than this.
-const INTERRUPTED_SECONDS: i64 = 3600;
-
-/// A part that is being taken. Dropped before it is committed, it is undone.
-struct Part {
-    target: Target,
-    pool: PoolId,
-    advance: mpsc::Sender<peer::TakeGroupPartRequest>,
-    states: Streaming<peer::TakeGroupPartResponse>,
-    state: peer::TakeGroupPartResponse,
-}
+/// How often the nodes of a group that is being taken are looked for.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Router {
     pub(crate) async fn create_group(
@@ -64,44 +52,31 @@ impl Router {
                 home.node
             )));
         }
-        let nodes = homes.iter().map(|(home, _)| home.node.clone()).collect();
-        let _turn = self.creations().wait(nodes).await?;
-        let mut parts = Vec::new();
-        for (home, pool) in homes {
-            parts.push(begin((home, pool), call, &request, pools).await?);
-        }
-        if parts.iter().any(Part::existed) {
-            return self.with_existing(parts, pools).await;
-        }
-        for stage in STAGES {
-            if let Err(status) = advance(&mut parts, stage).await {
-                return Err(undo(parts, pools, status).await);
-            }
-        }
+        let nodes: BTreeSet<String> = homes.iter().map(|(home, _)| home.node.clone()).collect();
+        let _turn = self.creations().wait(nodes.clone()).await?;
+        let parts = tokio::select! {
+            prepared = prepare(homes, call, &request, pools) => prepared?,
+            // The parts end with their calls, and none is committed yet.
+            refusal = self.lost(&nodes) => return Err(refusal),
+        };
+        let ending = tokio::spawn(end(parts, pools.to_vec()).in_current_span());
+        let interrupted = |error| Status::internal(format!("the group was not ended: {error}"));
+        let parts = ending.await.map_err(interrupted)??;
         Ok(merged(parts.iter().map(|part| &part.state), pools))
     }
 
-    /// The same call before this one made all of it, or was interrupted between two commits.
-    async fn with_existing(
-        &self,
-        parts: Vec<Part>,
-        pools: &[PoolId],
-    ) -> Result<Response<Body>, Status> {
-        if parts.iter().all(Part::existed) {
-            return Ok(merged(parts.iter().map(|part| &part.state), pools));
+    /// Returns once one of these nodes does not answer: the filesystems of the others must not stay frozen for as long
+    /// as its connection takes to fail.
+    async fn lost(&self, nodes: &BTreeSet<String>) -> Status {
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            self.peers().look_soon();
+            let members = self.peers().members().await;
+            let mut away = members.all.iter().filter(|member| member.away.is_some());
+            if let Some(lost) = away.find(|member| nodes.contains(&member.node)) {
+                return lost.refusal("take a group snapshot");
+            }
         }
-        if let Some(part) = parts.iter().find(|part| part.existed() && !part.is_recent()) {
-            return Err(Status::data_loss(format!(
-                "group snapshot on pool {} was completed more than an hour ago, and parts of it \
-                 on other pools are missing; restore them, or delete the group snapshot",
-                part.pool
-            )));
-        }
-        let interrupted = Status::aborted(
-            "an earlier attempt at this group snapshot was interrupted, and what it left has been \
-             removed; try again",
-        );
-        Err(undo(parts, pools, interrupted).await)
     }
 
     pub(crate) async fn get_group(
@@ -168,6 +143,36 @@ impl Router {
     }
 }
 
+/// Commits all parts, or leaves none, whether or not the caller still waits.
+async fn end(mut parts: Vec<Part>, pools: Vec<PoolId>) -> Result<Vec<Part>, Status> {
+    if parts.iter().any(Part::existed) {
+        return with_existing(parts, &pools).await;
+    }
+    match commit(&mut parts).await {
+        Ok(()) => Ok(parts),
+        Err(status) => Err(undo(parts, &pools, status).await),
+    }
+}
+
+/// The same call before this one made all of it, or was interrupted between two commits.
+async fn with_existing(parts: Vec<Part>, pools: &[PoolId]) -> Result<Vec<Part>, Status> {
+    if parts.iter().all(Part::existed) {
+        return Ok(parts);
+    }
+    if let Some(part) = parts.iter().find(|part| part.existed() && !part.is_recent()) {
+        return Err(Status::data_loss(format!(
+            "group snapshot on pool {} was completed more than an hour ago, and parts of it on \
+             other pools are missing; restore them, or delete the group snapshot",
+            part.pool
+        )));
+    }
+    let interrupted = Status::aborted(
+        "an earlier attempt at this group snapshot was interrupted, and what it left has been \
+         removed; try again",
+    );
+    Err(undo(parts, pools, interrupted).await)
+}
+
 /// GG-27: two parts of one daemon would wait for each other.
 fn same_home<'a, 'b>(
     homes: &'b [(&'a Member, &'a PoolId)],
@@ -183,98 +188,6 @@ fn same_home<'a, 'b>(
 fn required_owner<'a>(members: &'a Members, pool: &PoolId) -> Result<&'a Member, Status> {
     let unknown = || Status::not_found(format!("no node serves pool {pool}"));
     members.owner(pool)?.ok_or_else(unknown)
-}
-
-impl Part {
-    fn existed(&self) -> bool {
-        self.state.stage() == Stage::Existed
-    }
-
-    /// May it be what an interrupted call has just left? An older one was whole once, and is kept.
-    fn is_recent(&self) -> bool {
-        let group = v1::VolumeGroupSnapshot::decode(self.state.group_snapshot.as_slice());
-        let created = group.ok().and_then(|group| group.creation_time).map_or(0, |at| at.seconds);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        i64::try_from(now).unwrap_or(i64::MAX) - created < INTERRUPTED_SECONDS
-    }
-
-    async fn go_on(&self) -> Result<(), Status> {
-        let step = peer::TakeGroupPartRequest::default();
-        let ended = |_| Status::unavailable("a node has ended the call");
-        self.advance.send(step).await.map_err(ended)
-    }
-
-    /// After `from`, the next one.
-    async fn reach(&mut self, from: Stage) -> Result<(), Status> {
-        let ended = || Status::unavailable("a node has ended the call");
-        self.state = self.states.message().await?.ok_or_else(ended)?;
-        let expected = STAGES.iter().skip_while(|stage| **stage != from).nth(1);
-        match self.state.stage() == *expected.unwrap_or(&Stage::Committed) {
-            true => Ok(()),
-            false => Err(Status::internal("a node is at another stage of the group snapshot")),
-        }
-    }
-}
-
-/// All of them from `stage` to the next one.
-async fn advance(parts: &mut [Part], stage: Stage) -> Result<(), Status> {
-    for part in parts.iter() {
-        part.go_on().await?;
-    }
-    for part in parts {
-        part.reach(stage).await?;
-    }
-    Ok(())
-}
-
-async fn begin(
-    (home, pool): (&Member, &PoolId),
-    call: &Call,
-    request: &v1::CreateVolumeGroupSnapshotRequest,
-    pools: &[PoolId],
-) -> Result<Part, Status> {
-    let is_here = |id: &&String| id.parse::<VolumeId>().is_ok_and(|id| id.pool() == pool);
-    let first = peer::TakeGroupPartRequest {
-        name: request.name.clone(),
-        source_volume_ids: request.source_volume_ids.iter().filter(is_here).cloned().collect(),
-        pools: pools.iter().map(ToString::to_string).collect(),
-    };
-    let (advance, steps) = mpsc::channel(1);
-    let ended = || Status::unavailable(format!("node {} has ended the call", home.node));
-    advance.send(first).await.map_err(|_| ended())?;
-    let mut client = PeerClient::new(home.target.clone());
-    let steps = call.in_trace(ReceiverStream::new(steps));
-    let mut states = client.take_group_part(steps).await?.into_inner();
-    let state = states.message().await?.ok_or_else(ended)?;
-    Ok(Part { target: home.target.clone(), pool: pool.clone(), advance, states, state })
-}
-
-/// What was committed is deleted; the rest ends with its call. What cannot be deleted now is, by the next
-/// call of this name.
-async fn undo(parts: Vec<Part>, pools: &[PoolId], status: Status) -> Status {
-    for mut part in parts {
-        drop(part.advance);
-        while let Ok(Some(state)) = part.states.message().await {
-            part.state = state;
-        }
-        if !matches!(part.state.stage(), Stage::Committed | Stage::Existed) {
-            continue;
-        }
-        let Ok(group) = v1::VolumeGroupSnapshot::decode(part.state.group_snapshot.as_slice())
-        else {
-            continue;
-        };
-        let Ok(whole) = group.group_snapshot_id.parse::<GroupSnapshotId>() else { continue };
-        let request = peer::GroupPart {
-            group_snapshot_id: GroupSnapshotId::new(part.pool, whole.digest().clone()).to_string(),
-            snapshot_ids: group.snapshots.into_iter().map(|member| member.snapshot_id).collect(),
-            pools: pools.iter().map(ToString::to_string).collect(),
-        };
-        if let Err(error) = PeerClient::new(part.target).delete_group_part(request).await {
-            tracing::warn!(%error, "cannot remove a part of a group snapshot that was not completed");
-        }
-    }
-    status
 }
 
 /// By pool, if there are several: the ids of members name them.

@@ -26,18 +26,24 @@ pub(crate) struct Node {
 
 impl Cluster {
     pub(crate) async fn start(fs: PoolFs) -> Self {
+        Self::start_with(fs, |launch| launch).await
+    }
+
+    /// With further settings of each daemon.
+    pub(crate) async fn start_with(fs: PoolFs, configure: impl Fn(Launch) -> Launch) -> Self {
         let authority = Authority::new();
         let addresses = addresses();
         let mut nodes = Vec::new();
         for (name, address) in ["node-a", "node-b"].into_iter().zip(&addresses) {
             let pool = TestPool::new(fs, 2 * GIB);
-            let (launch, _) = with_metrics(launch(Launch::on(&pool), name, &authority));
+            let (launch, _) = with_metrics(configure(launch(Launch::on(&pool), name, &authority)));
             let launch =
                 launch.env("ORLOP_PEER_LISTEN", address).env("ORLOP_PEERS", addresses.join(","));
             let daemon = launch.start().await;
             nodes.push(Node { name, daemon, _pool: pool });
         }
-        let (router, metrics) = with_metrics(launch(Launch::without_pool(), "router", &authority));
+        let router = configure(launch(Launch::without_pool(), "router", &authority));
+        let (router, metrics) = with_metrics(router);
         let router = router.env("ORLOP_MODE", "router").env("ORLOP_PEERS", addresses.join(","));
         let router = router.env("ORLOP_PAGE_LISTEN", format!("unix://{}", metrics.display()));
         let router = router.start().await;
@@ -48,6 +54,38 @@ impl Cluster {
 
     pub(crate) fn client(&self) -> Client {
         self.router.client()
+    }
+
+    /// The group snapshot of this name, repeated until it is answered with OK, as orchestrators do.
+    pub(crate) async fn group_in_the_end(
+        &self,
+        name: &str,
+        sources: &[String],
+    ) -> v1::VolumeGroupSnapshot {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = match self.client().group_snapshot(name, sources).await {
+                Ok(group) => return group,
+                Err(status) => status,
+            };
+            let codes = [Code::Aborted, Code::Unavailable];
+            assert!(codes.contains(&status.code()) && Instant::now() < deadline, "{status}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// A volume on each node, mounted there.
+    pub(crate) async fn mounted_volumes(&self, size: u64) -> Vec<OnNode> {
+        let mut used = Vec::new();
+        for node in &self.nodes {
+            let mut create = self.client().create(&format!("volume-{}", node.name)).size(size);
+            create.request.accessibility_requirements = Some(at(node.name));
+            let volume = create.done().await;
+            let on_node = node.daemon.client().on_node(&volume, mount("xfs"));
+            on_node.up().await;
+            used.push(on_node);
+        }
+        used
     }
 
     /// A daemon looks for its peers every few seconds.

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use orlop_tests::*;
 
-use crate::router::cluster::{Cluster, at};
+use crate::router::cluster::Cluster;
 
-const SIZE: u64 = 320 * MIB;
+pub(super) const SIZE: u64 = 320 * MIB;
 const ROUNDS: usize = 5;
 
 /// In place, and durable when it returns.
-fn write_number(path: &Path, number: u64) {
+pub(super) fn write_number(path: &Path, number: u64) {
     let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, format!("{number:020}").as_bytes(), 0).unwrap();
     file.sync_all().unwrap();
@@ -30,16 +30,7 @@ async fn a_group_over_two_nodes_is_of_one_instant() {
     needs_root!();
     let cluster = Cluster::start(PoolFs::Xfs).await;
     let client = cluster.client();
-    let mut used = Vec::new();
-    for node in &cluster.nodes {
-        let mut create = client.create(&format!("volume-{}", node.name)).size(SIZE);
-        create.request.accessibility_requirements = Some(at(node.name));
-        let volume = create.done().await;
-        let on_node = node.daemon.client().on_node(&volume, mount("xfs"));
-        on_node.stage().await.unwrap();
-        on_node.publish().await.unwrap();
-        used.push(on_node);
-    }
+    let used = cluster.mounted_volumes(SIZE).await;
     let paths: Vec<_> = used.iter().map(|it| it.target.join("number")).collect();
     paths.iter().for_each(|path| write_number(path, 0));
     let stop = Arc::new(AtomicBool::new(false));
@@ -105,16 +96,7 @@ async fn a_group_over_two_nodes_is_of_one_instant() {
 async fn a_killed_router_leaves_no_filesystem_frozen() {
     needs_root!();
     let mut cluster = Cluster::start(PoolFs::Xfs).await;
-    let mut used = Vec::new();
-    for node in &cluster.nodes {
-        let mut create = cluster.client().create(&format!("volume-{}", node.name)).size(SIZE);
-        create.request.accessibility_requirements = Some(at(node.name));
-        let volume = create.done().await;
-        let on_node = node.daemon.client().on_node(&volume, mount("xfs"));
-        on_node.stage().await.unwrap();
-        on_node.publish().await.unwrap();
-        used.push(on_node);
-    }
+    let used = cluster.mounted_volumes(SIZE).await;
     let sources: Vec<String> = used.iter().map(|it| it.id.clone()).collect();
     let mut random = Rng::with_seed(15);
     for round in 0..10 {
@@ -136,23 +118,8 @@ async fn a_killed_router_leaves_no_filesystem_frozen() {
             );
         }
         cluster.router.restart().await;
-        let mut whole = None;
-        for _ in 0..600 {
-            let made = cluster.client().group_controller();
-            let made = { made }.create_volume_group_snapshot(request.clone()).await;
-            match made {
-                Ok(made) => {
-                    whole = made.into_inner().group_snapshot;
-                    break;
-                }
-                Err(status) => {
-                    let codes = [Code::Aborted, Code::Unavailable];
-                    assert!(codes.contains(&status.code()), "{status}");
-                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                }
-            }
-        }
-        assert_eq!(whole.unwrap().snapshots.len(), 2, "round {round}");
+        let whole = cluster.group_in_the_end(&request.name, &sources).await;
+        assert_eq!(whole.snapshots.len(), 2, "round {round}");
     }
     assert_eq!(cluster.client().list_snapshots().await.unwrap().len(), 20);
     for on_node in &used {

@@ -24,6 +24,13 @@ fn begin_capture(shared: &Mutex<MemoryPoolState>) -> Result<MutexGuard<'_, Memor
     Ok(state)
 }
 
+fn begin_commit(shared: &Mutex<MemoryPoolState>) {
+    let interlude = lock(shared).commit_interlude.take();
+    if let Some(Interlude(happen)) = interlude {
+        happen();
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct MemoryVolumeDraft {
     state: Arc<Mutex<MemoryPoolState>>,
@@ -80,10 +87,7 @@ impl Draft<VolumeRecord> for MemoryVolumeDraft {
 
     fn commit(mut self: Box<Self>) -> Result<VolumeRecord> {
         lock(&self.state).fault("commit")?;
-        let interlude = lock(&self.state).commit_interlude.take();
-        if let Some(Interlude(happen)) = interlude {
-            happen();
-        }
+        begin_commit(&self.state);
         if self.content.is_none() {
             self.capture()?;
         }
@@ -206,6 +210,7 @@ impl Draft<GroupSnapshotRecord> for MemoryGroupSnapshotDraft {
     }
 
     fn commit(mut self: Box<Self>) -> Result<GroupSnapshotRecord> {
+        begin_commit(&self.state);
         lock(&self.state).fault("commit")?;
         if !self.is_captured {
             self.capture()?;

@@ -32,7 +32,7 @@ impl MemoryPool {
         lock(&self.state).interlude = Some(Interlude(Box::new(interlude)));
     }
 
-    /// Runs this while the next volume is committed, on its thread.
+    /// Runs this while the next volume or group snapshot is committed, on its thread.
     pub fn during_next_commit(&self, interlude: impl FnOnce() + Send + 'static) {
         lock(&self.state).commit_interlude = Some(Interlude(Box::new(interlude)));
     }

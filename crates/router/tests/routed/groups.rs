@@ -1,11 +1,13 @@
 //! Group snapshots of volumes on several nodes.
 
+use std::time::Duration;
+
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
 use orlop_csi::proto::csi::v1::group_controller_client::GroupControllerClient;
 use orlop_csi::proto::volumegroup::CreateVolumeGroupRequest;
 use orlop_csi::proto::volumegroup::controller_client::ControllerClient as VolumeGroupClient;
-use orlop_model::Pool;
+use orlop_model::{Error, Pool};
 use orlop_router::Router;
 use tonic::Code;
 
@@ -140,7 +142,7 @@ async fn an_interrupted_group_is_completed_by_the_next_call() {
         let name = format!("g{round}");
         let mut groups = fixture.groups.clone();
         let first = groups.create_volume_group_snapshot(request(&name, &fixture.sources));
-        let _ = tokio::time::timeout(std::time::Duration::from_micros(round * 250), first).await;
+        let _ = tokio::time::timeout(Duration::from_micros(round * 250), first).await;
         let nodes: Vec<_> = fixture.nodes.iter().collect();
         let (other, _) = router_before(&nodes, &fixture.authority).await;
         let mut groups = GroupControllerClient::new(other);
@@ -161,6 +163,40 @@ async fn an_interrupted_group_is_completed_by_the_next_call() {
         groups.delete_volume_group_snapshot(request).await.unwrap();
     }
     drop(fixture.router);
+}
+
+fn snapshots_on(node: &Node) -> usize {
+    node.pool.catalogue().snapshots(None, 0).unwrap().len()
+}
+
+/// One part is committed already, and then the other one cannot be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_hangs_up_between_two_commits_leaves_no_part() {
+    let fixture = fixture().await;
+    let (a, b) = (&fixture.nodes[0], &fixture.nodes[1]);
+    let (begin, begun) = std::sync::mpsc::channel::<()>();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    b.pool.during_next_commit(move || {
+        begin.send(()).unwrap();
+        let _ = released.recv();
+    });
+    b.pool.fail_next("commit", Error::exhausted("the disk is full"));
+    let (mut groups, wanted) = (fixture.groups.clone(), request("g", &fixture.sources));
+    let calling = tokio::spawn(async move { groups.create_volume_group_snapshot(wanted).await });
+    tokio::task::spawn_blocking(move || begun.recv().unwrap()).await.unwrap();
+    while snapshots_on(a) < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    calling.abort();
+    assert!(calling.await.is_err_and(|error| error.is_cancelled()));
+    drop(release);
+    let undone = async {
+        while snapshots_on(a) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), undone).await.expect("a part is left");
+    assert_eq!(snapshots_on(b), 0);
 }
 
 /// Of CSI-Addons, which are on one pool.
