@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -293,6 +294,9 @@ fn configs(
         .with_protocol_versions(&[&TLS13])?
         .with_client_cert_verifier(callers)
         .with_single_cert(chain, key)?;
+    // A resumed session shows no certificate: one that has expired would be taken for as long as there are tickets.
+    client.resumption = Resumption::disabled();
+    server.send_tls13_tickets = 0;
     for protocols in [&mut client.alpn_protocols, &mut server.alpn_protocols] {
         *protocols = vec![b"h2".to_vec()];
     }
@@ -372,3 +376,6 @@ impl ServerCertVerifier for SignedByCa {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;
