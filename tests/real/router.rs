@@ -6,5 +6,6 @@ mod ending;
 mod groups;
 mod kills;
 mod page;
+mod secrets;
 mod traces;
 mod volumes;
