@@ -60,7 +60,8 @@ impl Router {
             refusal = self.lost(&nodes) => return Err(refusal),
         };
         let ending = tokio::spawn(end(parts, pools.to_vec()).in_current_span());
-        let interrupted = |error| Status::internal(format!("the group was not ended: {error}"));
+        let interrupted =
+            |error| Status::internal(format!("cannot end the group snapshot: {error}"));
         let parts = ending.await.map_err(interrupted)??;
         Ok(merged(parts.iter().map(|part| &part.state), pools))
     }

@@ -171,7 +171,7 @@ async fn undo_part(mut part: Part, pools: &[PoolId]) -> Result<(), Status> {
     let whole: GroupSnapshotId = group
         .group_snapshot_id
         .parse()
-        .map_err(|_| Status::internal("a node has sent an id that is none"))?;
+        .map_err(|_| Status::internal("a node has sent a group snapshot without a valid id"))?;
     let request = peer::GroupPart {
         group_snapshot_id: GroupSnapshotId::new(part.pool, whole.digest().clone()).to_string(),
         snapshot_ids: group.snapshots.into_iter().map(|member| member.snapshot_id).collect(),
