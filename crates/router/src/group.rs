@@ -191,20 +191,21 @@ fn required_owner<'a>(members: &'a Members, pool: &PoolId) -> Result<&'a Member,
     members.owner(pool)?.ok_or_else(unknown)
 }
 
-/// By pool, if there are several: the ids of members name them.
+/// By pool, if there are several: the ids of members name them. The part on the group's own pool is the first that is
+/// deleted, so no member may name it any more where a deletion was interrupted.
 fn known_parts(group: &str, members: &[String]) -> Option<BTreeMap<PoolId, peer::GroupPart>> {
     let group = group.parse::<GroupSnapshotId>().ok()?;
-    let mut parts: BTreeMap<PoolId, peer::GroupPart> = BTreeMap::new();
+    let empty = |pool: &PoolId| peer::GroupPart {
+        group_snapshot_id: GroupSnapshotId::new(pool.clone(), group.digest().clone()).to_string(),
+        ..Default::default()
+    };
+    let mut parts = BTreeMap::from([(group.pool().clone(), empty(group.pool()))]);
     for member in members {
         let pool = member.parse::<SnapshotId>().ok()?.pool().clone();
-        let id = GroupSnapshotId::new(pool.clone(), group.digest().clone());
-        let part = parts.entry(pool).or_insert_with(|| peer::GroupPart {
-            group_snapshot_id: id.to_string(),
-            ..Default::default()
-        });
+        let part = parts.entry(pool).or_insert_with_key(empty);
         part.snapshot_ids.push(member.clone());
     }
-    if parts.len() < 2 || !parts.contains_key(group.pool()) {
+    if parts.len() < 2 {
         return None;
     }
     let pools: Vec<String> = parts.keys().map(ToString::to_string).collect();

@@ -199,6 +199,30 @@ async fn a_caller_that_hangs_up_between_two_commits_leaves_no_part() {
     assert_eq!(snapshots_on(b), 0);
 }
 
+/// A caller that lists the members again finds those that are left, which do not name the pool of the group's id.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_deletion_is_completed_with_the_members_that_are_left() {
+    let mut fixture = fixture().await;
+    let wanted = request("g", &fixture.sources);
+    let made = fixture.groups.create_volume_group_snapshot(wanted).await.unwrap();
+    let group = made.into_inner().group_snapshot.unwrap();
+    let delete = |snapshot_ids| v1::DeleteVolumeGroupSnapshotRequest {
+        group_snapshot_id: group.group_snapshot_id.clone(),
+        snapshot_ids,
+        ..Default::default()
+    };
+    let first = group.group_snapshot_id.split('-').nth(1).unwrap().to_owned();
+    let is_last = |node: &&Node| node.pool.id().to_string() != first;
+    let last = fixture.nodes.iter().find(is_last).unwrap();
+    last.pool.fail_next("ensure_no_group_snapshot", Error::exhausted("the disk is full"));
+    let stopped = fixture.groups.delete_volume_group_snapshot(delete(ids(&group))).await;
+    expect(stopped, Code::ResourceExhausted);
+    assert_eq!(fixture.snapshots().await, 2);
+    let (_, left): (Vec<_>, Vec<_>) = ids(&group).into_iter().partition(|id| id.contains(&first));
+    fixture.groups.delete_volume_group_snapshot(delete(left)).await.unwrap();
+    assert_eq!(fixture.snapshots().await, 0, "it was deleted, as the answer says");
+}
+
 /// Of CSI-Addons, which are on one pool.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_group_has_its_name_on_all_nodes() {
