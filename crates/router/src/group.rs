@@ -71,9 +71,9 @@ impl Router {
     async fn lost(&self, nodes: &BTreeSet<String>) -> Status {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
-            self.peers().look_soon();
+            self.peers().poll_soon();
             let members = self.peers().members().await;
-            let mut away = members.all.iter().filter(|member| member.away.is_some());
+            let mut away = members.all.iter().filter(|member| member.unreachable.is_some());
             if let Some(lost) = away.find(|member| nodes.contains(&member.node)) {
                 return lost.refusal("take a group snapshot");
             }

@@ -62,7 +62,7 @@ impl Cluster {
         name: &str,
         sources: &[String],
     ) -> v1::VolumeGroupSnapshot {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let status = match self.client().group_snapshot(name, sources).await {
                 Ok(group) => return group,

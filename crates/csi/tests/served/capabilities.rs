@@ -195,7 +195,7 @@ async fn unhealthy_pool_fails_probe_with_its_reason() {
     assert_eq!(probe(&plugin).await.unwrap(), Some(true));
 }
 
-/// It may need no restart, but patience: the same as while it starts.
+/// It may need no restart, but time: the same as while it starts.
 #[tokio::test]
 async fn absent_pool_is_waited_for() {
     let plugin = Plugin::start().await;

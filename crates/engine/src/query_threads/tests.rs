@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::*;
 
 /// For what would wait without end if it did not work.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn ending_after(idle_timeout: Duration) -> QueryThreads {
     QueryThreads { idle_timeout, ..QueryThreads::default() }
@@ -64,7 +64,7 @@ fn query_that_panics_ends_only_its_thread() {
 fn idle_thread_ends() {
     let threads = ending_after(Duration::ZERO);
     answering(&threads);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     // A thread has a reference.
     while Arc::strong_count(&threads.idle) > 1 {
         assert!(Instant::now() < deadline, "it stays");
@@ -89,5 +89,5 @@ fn query_of_a_thread_that_is_about_to_end_is_answered() {
     let (answer, answered) = mpsc::channel();
     let query = move || answer.send(thread::current().id()).unwrap();
     chosen.queries.send(Box::new(query)).unwrap();
-    assert_eq!(answered.recv_timeout(PATIENCE), Ok(chosen.id));
+    assert_eq!(answered.recv_timeout(TIMEOUT), Ok(chosen.id));
 }

@@ -4,9 +4,8 @@ use orlop_engine::request::{ControllerPublish, CreateVolume, StageVolume, Volume
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{
-    AccessMode, CapabilitySet, Consistency, ContentSource, ControllerPublication, Device,
-    DeviceAccess, DeviceSignature, Error, FormatState, FsType, FsUuid, Pool, ReaderState, Topology,
-    VolumeId, VolumeRecord,
+    AccessMode, CapabilitySet, Consistency, ContentSource, Device, DeviceAccess, DeviceSignature,
+    Error, FormatState, FsType, FsUuid, Pool, ReaderState, Topology, VolumeId, VolumeRecord,
 };
 
 use crate::fixture::*;

@@ -11,10 +11,10 @@ use crate::cluster::{controller, router_before, two_nodes};
 use crate::requests::{create, expect, new_volume_at};
 
 /// Far more than a call takes that does not wait for the daemon that hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 async fn in_time<T>(call: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, call).await.expect("it waits for a daemon that hangs")
+    tokio::time::timeout(TIMEOUT, call).await.expect("it waits for a daemon that hangs")
 }
 
 #[tokio::test]
