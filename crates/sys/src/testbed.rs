@@ -168,8 +168,14 @@ impl Silent {
         let server = File::options().read(true).write(true).open("/dev/fuse").unwrap();
         let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
         let descriptor = server.as_raw_fd().to_string();
-        let options =
-            [("fd", &*descriptor), ("rootmode", "40000"), ("user_id", "0"), ("group_id", "0")];
+        // Named as the exports of qemu-storage-daemon are.
+        let options = [
+            ("source", "/dev/fuse"),
+            ("fd", &*descriptor),
+            ("rootmode", "40000"),
+            ("user_id", "0"),
+            ("group_id", "0"),
+        ];
         for (key, value) in options {
             fsconfig_set_string(&context, key, value).unwrap();
         }

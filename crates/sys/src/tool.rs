@@ -19,9 +19,10 @@ const SEARCH_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// libblkid trusts what it remembers of a device for seconds. By then a loop device may hold
 /// another file, and mkfs.btrfs takes a UUID for used that is not.
 const NO_CACHE: &str = "/dev/null";
-/// It inspects the file behind every loop device that is mounted on the machine, and fails or hangs if one
-/// of them cannot be reached. It claims its device anyway, which a mounted one would not allow.
-const MKFS_BTRFS: &str = "mkfs.btrfs";
+/// The one inspects the file behind every loop device that is mounted on the machine, the other every mount point,
+/// and both fail or hang if one of them cannot be reached. They claim their device anyway, which a mounted one would
+/// not allow.
+const INSPECTING_MOUNTS: [&str; 2] = ["mkfs.btrfs", "mkfs.xfs"];
 const REMINDER_INTERVAL: Duration = Duration::from_secs(30);
 const KEPT_LINES: usize = 8;
 pub(crate) const KEPT_BYTES: usize = 1024;
@@ -130,7 +131,7 @@ where
         .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    if program.ends_with(MKFS_BTRFS) {
+    if INSPECTING_MOUNTS.iter().any(|name| program.ends_with(name)) {
         hide_mounts(&mut command);
     }
     spawn(&mut command)

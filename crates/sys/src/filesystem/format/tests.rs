@@ -106,7 +106,8 @@ fn formatting_may_be_repeated_and_replaces_any_other_kind() {
     std::fs::write(mounted.point.join("file"), "x").unwrap();
 }
 
-/// mkfs.btrfs asks for the file behind each loop device in the list of mounts.
+/// mkfs.btrfs asks for the file behind each loop device in the list of mounts, and mkfs.xfs for each mount point whose
+/// source begins with a slash.
 #[test]
 fn formatting_waits_for_no_other_mounted_disk() {
     if !root() {
