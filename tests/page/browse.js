@@ -108,6 +108,8 @@ const tests = {
     // What was overwritten after it is Monday's alone.
     assert.match(await leaf("monday").innerText(), /deleting it gives back 2[0-9](\.\d+)? MiB/);
     assert.match(await leaf("wednesday").innerText(), /clean filesystem/);
+    assert.match(await leaf("orders-database-copy").innerText(), /deleting it gives back nothing/);
+    assert.match(await page.locator("#one-facts").innerText(), /Takes\s*[0-9.]+ MiB, [0-9.]+ MiB of it shared/);
     const nested = tree.locator("li", { hasText: "wednesday" }).locator("ul");
     assert.match(await nested.first().innerText(), /orders-database-copy[\s\S]*copy-before-tests/);
     assert.match(await page.locator("#base option:checked").innerText(), /^tuesday/);

@@ -47,5 +47,7 @@ pub use figures::{ObjectCounts, PoolFigures, PoolState, StagedIo, VolumeIo};
 pub use health::HealthReport;
 pub use locks::WaiterLimit;
 pub use name_hold::{NameHold, PoolSummary};
-pub use overview::{Copies, ListedSnapshot, ListedVolume, VolumeListing, VolumeState};
+pub use overview::{
+    Copies, ListedSnapshot, ListedVolume, ListedVolumeCopy, VolumeListing, VolumeState,
+};
 pub use pool_breaker::PoolCall;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use orlop_model::{
-    Condition, ContentSource, Error, Problem, Result, SnapshotId, SnapshotRecord, VolumeId,
-    VolumeRecord,
+    Condition, ContentSource, Error, Footprint, Problem, Result, SnapshotId, SnapshotRecord,
+    VolumeId, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -63,7 +63,9 @@ pub struct VolumeListing {
 #[derive(Debug, Clone, Default)]
 pub struct Copies {
     pub snapshots: Vec<ListedSnapshot>,
-    pub volumes: Vec<VolumeRecord>,
+    pub volumes: Vec<ListedVolumeCopy>,
+    /// Of the volume itself. `None`: not known.
+    pub footprint: Option<Footprint>,
     /// More copies exist than are listed.
     pub is_truncated: bool,
 }
@@ -71,8 +73,14 @@ pub struct Copies {
 #[derive(Debug, Clone)]
 pub struct ListedSnapshot {
     pub record: SnapshotRecord,
-    /// How many bytes deleting it would free. `None`: not known.
-    pub exclusive_bytes: Option<u64>,
+    /// `None`: not known.
+    pub footprint: Option<Footprint>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ListedVolumeCopy {
+    pub record: VolumeRecord,
+    pub footprint: Option<Footprint>,
 }
 
 impl Engine {
@@ -234,17 +242,7 @@ fn copies_of(pool: &PoolRef, id: &VolumeId) -> Result<Copies> {
     let volumes = volumes.into_iter().filter_map(|(_, record)| record.ok()).collect();
     let mut copies = descendants_of(id, snapshots, volumes);
     copies.is_truncated |= limit != 0;
-    let deadline = Instant::now() + MEASURING_TIME;
-    for snapshot in &mut copies.snapshots {
-        if Instant::now() >= deadline {
-            break;
-        }
-        let measured = pool.changed_blocks().exclusive_bytes(&snapshot.record.id);
-        snapshot.exclusive_bytes = measured.unwrap_or_else(|error| {
-            tracing::debug!(%error, snapshot = %snapshot.record.id, "cannot measure a snapshot");
-            None
-        });
-    }
+    copies.measure(pool, id);
     Ok(copies)
 }
 
@@ -276,17 +274,17 @@ fn descendants_of(
         let mut children = cloned.remove(&parent).unwrap_or_default();
         for record in of_volume.remove(&parent).unwrap_or_default() {
             children.extend(restored.remove(&record.id).unwrap_or_default());
-            copies.snapshots.push(ListedSnapshot { record, exclusive_bytes: None });
+            copies.snapshots.push(ListedSnapshot { record, footprint: None });
         }
         for child in children {
             if seen.insert(child.id.clone()) {
                 to_visit.push(child.id.clone());
-                copies.volumes.push(child);
+                copies.volumes.push(ListedVolumeCopy { record: child, footprint: None });
             }
         }
     }
     copies.snapshots.sort_by_key(|snapshot| snapshot.record.created);
-    copies.volumes.sort_by_key(|volume| volume.created);
+    copies.volumes.sort_by_key(|volume| volume.record.created);
     copies.truncate();
     copies
 }
@@ -294,6 +292,27 @@ fn descendants_of(
 impl Copies {
     fn is_empty(&self) -> bool {
         self.snapshots.is_empty() && self.volumes.is_empty()
+    }
+
+    /// Measures as many as it can in a few seconds, snapshots before volumes: those are what people delete.
+    fn measure(&mut self, pool: &PoolRef, id: &VolumeId) {
+        let deadline = Instant::now() + MEASURING_TIME;
+        let measure = |of: ContentSource| {
+            if Instant::now() >= deadline {
+                return None;
+            }
+            pool.changed_blocks().footprint(&of).unwrap_or_else(|error| {
+                tracing::debug!(%error, ?of, "cannot measure a volume or snapshot");
+                None
+            })
+        };
+        self.footprint = measure(ContentSource::Volume(id.clone()));
+        for snapshot in &mut self.snapshots {
+            snapshot.footprint = measure(ContentSource::Snapshot(snapshot.record.id.clone()));
+        }
+        for volume in &mut self.volumes {
+            volume.footprint = measure(ContentSource::Volume(volume.record.id.clone()));
+        }
     }
 
     /// Drops the oldest beyond the limit.

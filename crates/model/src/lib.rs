@@ -41,8 +41,8 @@ pub use parameters::{IoLimits, IoLimitsChange, Provisioning, VolumeParameters};
 pub use path::TargetPath;
 pub use pool::{
     ByteRange, Catalogue, ChangedBlocks, Device, DeviceAccess, DeviceOnOtherFile, Devices, Draft,
-    Health, NewFilesystem, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolInfo,
-    PoolSpace, Provisioner, Ranges, Shared, StorageProbe,
+    Footprint, Health, NewFilesystem, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity,
+    PoolInfo, PoolSpace, Provisioner, Ranges, Shared, StorageProbe,
 };
 pub use record::{
     Consistency, ContentSource, ControllerPublication, FormatState, FsUuid, GroupSnapshotRecord,

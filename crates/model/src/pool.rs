@@ -353,9 +353,24 @@ pub trait ChangedBlocks: Send + Sync {
     /// Is anything but zeroes known to be in the volume, wherever in it? Asked before mkfs.
     fn holds_data(&self, id: &VolumeId) -> Result<bool>;
 
-    /// What nothing else in the pool has: deleting the snapshot gives that much back. `None`: to find out would
-    /// cost too much, because the snapshot is in too many pieces or on a cluster.
-    fn exclusive_bytes(&self, id: &SnapshotId) -> Result<Option<u64>>;
+    /// What a volume or snapshot takes in the pool. `None`: to find out would cost too much, because it is in too
+    /// many pieces or on a cluster.
+    fn footprint(&self, of: &ContentSource) -> Result<Option<Footprint>>;
+}
+
+/// What a volume or snapshot takes in its pool, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// All its blocks, also those that it shares.
+    pub taken: u64,
+    /// Those that nothing else in the pool has: deleting it gives that much back.
+    pub exclusive: u64,
+}
+
+impl Footprint {
+    pub fn shared(&self) -> u64 {
+        self.taken.saturating_sub(self.exclusive)
+    }
 }
 
 /// Whether a pool and its volumes can be used.

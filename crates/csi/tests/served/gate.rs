@@ -3,10 +3,10 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use orlop_model::{
-    ByteRange, Catalogue, ChangedBlocks, Devices, Draft, GroupSnapshotId, GroupSnapshotRecord,
-    Health, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolInfo, PoolSpace,
-    Provisioner, Provisioning, Ranges, Result, Shared, SnapshotId, SnapshotRecord, VolumeId,
-    VolumeRecord,
+    ByteRange, Catalogue, ChangedBlocks, ContentSource, Devices, Draft, Footprint, GroupSnapshotId,
+    GroupSnapshotRecord, Health, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity,
+    PoolInfo, PoolSpace, Provisioner, Provisioning, Ranges, Result, Shared, SnapshotId,
+    SnapshotRecord, VolumeId, VolumeRecord,
 };
 use orlop_pools::MemoryPool;
 
@@ -194,6 +194,6 @@ impl ChangedBlocks for GatedPool {
             &self, base: &SnapshotId, target: &SnapshotId, start: u64
         ) -> Result<Ranges>;
         fn holds_data(&self, id: &VolumeId) -> Result<bool>;
-        fn exclusive_bytes(&self, id: &SnapshotId) -> Result<Option<u64>>;
+        fn footprint(&self, of: &ContentSource) -> Result<Option<Footprint>>;
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use orlop_engine::{AbsentPool, VolumeState};
-use orlop_model::{ByteRange, Condition, ContentSource, Error, HealthReason};
+use orlop_model::{ByteRange, Condition, ContentSource, Error, Footprint, HealthReason};
 
 use crate::fixture::*;
 
@@ -68,9 +68,11 @@ fn copies_of_copies_belong_to_the_volume() {
     let (_, copies) = fixture.engine.volume_and_copies(&original).unwrap();
     let snapshots: Vec<_> = copies.snapshots.iter().map(|it| it.record.id.clone()).collect();
     assert_eq!(snapshots, [snapshot, of_clone]);
-    let volumes: Vec<_> = copies.volumes.iter().map(|it| it.id.clone()).collect();
+    let volumes: Vec<_> = copies.volumes.iter().map(|it| it.record.id.clone()).collect();
     assert_eq!(volumes, [restored, cloned]);
-    assert_eq!(copies.snapshots[0].exclusive_bytes, Some(8192));
+    let whole = Some(Footprint { taken: 8192, exclusive: 8192 });
+    assert_eq!(copies.snapshots[0].footprint, whole);
+    assert_eq!((copies.volumes[0].footprint, copies.footprint), (whole, whole));
     assert!(!copies.is_truncated);
 }
 
@@ -79,10 +81,11 @@ fn a_snapshot_that_cannot_be_measured_is_listed() {
     let fixture = Fixture::new();
     let id = fixture.create("v");
     fixture.snapshot("s", &id);
-    fixture.pool().fail_next("exclusive_bytes", Error::failed("read", "the disk fails"));
+    // The volume itself is measured before it.
+    fixture.pool().fail_after("footprint", 1, Error::failed("read", "the disk fails"));
     let (_, copies) = fixture.engine.volume_and_copies(&id).unwrap();
     assert_eq!(copies.snapshots.len(), 1);
-    assert_eq!(copies.snapshots[0].exclusive_bytes, None);
+    assert_eq!(copies.snapshots[0].footprint, None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use orlop_engine::{Copies, Engine, ListedSnapshot, ListedVolume, VolumeState};
+use orlop_engine::{Copies, Engine, ListedSnapshot, ListedVolume, ListedVolumeCopy, VolumeState};
 use orlop_model::id::shown;
 use orlop_model::{
     Condition, ContentSource, IoLimits, Severity, Timestamp, VolumeId, VolumeRecord,
@@ -87,6 +87,8 @@ struct ProblemView {
 #[derive(Serialize)]
 struct VolumeDetails {
     volume: VolumeView,
+    /// How many of its bytes nothing else in the pool has; null if that is not known.
+    exclusive_bytes: Option<u64>,
     copies: Vec<CopyView>,
     is_truncated: bool,
 }
@@ -100,7 +102,7 @@ struct CopyView {
     parent: String,
     size_bytes: u64,
     created: i64,
-    /// How much deleting the snapshot would free; null if that is not known, and for a volume.
+    /// How much deleting it would free; null if that is not known.
     exclusive_bytes: Option<u64>,
     consistency: Option<&'static str>,
     group: Option<String>,
@@ -164,11 +166,19 @@ impl Page {
             let found = engine.volume_and_copies(&id).map_err(|error| Refusal::of(&error));
             let (volume, copies) = found?;
             let is_truncated = copies.is_truncated;
+            let footprint = copies.footprint;
             let mut described = page.described(engine, vec![volume]);
             let volume = described.pop().ok_or_else(|| {
                 Refusal::new(StatusCode::NOT_FOUND, "there is no volume with this id")
             })?;
-            json(&VolumeDetails { volume, copies: all_copies(copies), is_truncated })
+            // The data as it was when it was measured, so that both parts belong together.
+            let used_bytes = footprint.map_or(volume.used_bytes, |it| Some(it.taken));
+            json(&VolumeDetails {
+                volume: VolumeView { used_bytes, ..volume },
+                exclusive_bytes: footprint.map(|it| it.exclusive),
+                copies: all_copies(copies),
+                is_truncated,
+            })
         });
         Ok(whole(JSON, body.await?))
     }
@@ -301,7 +311,7 @@ fn all_copies(copies: Copies) -> Vec<CopyView> {
 }
 
 fn snapshot_view(snapshot: ListedSnapshot) -> CopyView {
-    let ListedSnapshot { record, exclusive_bytes } = snapshot;
+    let ListedSnapshot { record, footprint } = snapshot;
     let Timestamp { seconds, .. } = record.created;
     CopyView {
         kind: "snapshot",
@@ -310,13 +320,13 @@ fn snapshot_view(snapshot: ListedSnapshot) -> CopyView {
         parent: record.source.to_string(),
         size_bytes: record.size_bytes,
         created: seconds,
-        exclusive_bytes,
+        exclusive_bytes: footprint.map(|footprint| footprint.exclusive),
         consistency: Some(record.consistency.as_str()),
         group: record.group.map(|group| group.to_string()),
     }
 }
 
-fn volume_view(record: VolumeRecord) -> Option<CopyView> {
+fn volume_view(ListedVolumeCopy { record, footprint }: ListedVolumeCopy) -> Option<CopyView> {
     Some(CopyView {
         kind: "volume",
         id: record.id.to_string(),
@@ -324,7 +334,7 @@ fn volume_view(record: VolumeRecord) -> Option<CopyView> {
         parent: SourceView::of(record.source.as_ref()?).id,
         size_bytes: record.capacity_bytes,
         created: record.created.seconds,
-        exclusive_bytes: None,
+        exclusive_bytes: footprint.map(|footprint| footprint.exclusive),
         consistency: None,
         group: None,
     })

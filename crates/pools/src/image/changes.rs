@@ -15,11 +15,13 @@ mod overlay;
 use std::fs::File;
 use std::sync::Arc;
 
-use orlop_model::{ChangedBlocks, Error, Ranges, Result, SnapshotId, VolumeId};
+use orlop_model::{
+    ChangedBlocks, ContentSource, Error, Footprint, Ranges, Result, SnapshotId, VolumeId,
+};
 use orlop_sys::file::{self, BackingKind, FileAccess};
 
 use super::PoolDirectory;
-use super::catalogue::{ImageCatalogue, check_data, used_bytes};
+use super::catalogue::{ImageCatalogue, ObjectIndex, StoredRecord, check_data, used_bytes};
 use super::failure::cannot;
 use compare::Changes;
 use map::DataMap;
@@ -71,20 +73,37 @@ impl ChangedBlocks for ExtentMaps {
         file::has_data(&data).map_err(cannot(looking))
     }
 
-    fn exclusive_bytes(&self, id: &SnapshotId) -> Result<Option<u64>> {
+    fn footprint(&self, of: &ContentSource) -> Result<Option<Footprint>> {
+        let (taken, data) = match of {
+            ContentSource::Snapshot(id) => self.to_measure(self.catalogue.snapshot_index(), id)?,
+            ContentSource::Volume(id) => self.to_measure(self.catalogue.volume_index(), id)?,
+        };
         if !self.directory.shares_extents() {
-            return used_bytes(self.catalogue.snapshot_index(), id).map(Some);
+            return Ok(Some(Footprint { taken, exclusive: taken }));
         }
         if !self.compares_addresses() {
             return Ok(None);
         }
-        exclusive::exclusive_bytes(self.open_to_read(id)?.data)
+        // A workload may write between the two measurements.
+        let exclusive = exclusive::exclusive_bytes(data)?;
+        Ok(exclusive.map(|bytes| Footprint { taken, exclusive: bytes.min(taken) }))
     }
 }
 
 impl ExtentMaps {
     pub(super) fn new(directory: Arc<PoolDirectory>, catalogue: Arc<ImageCatalogue>) -> Self {
         Self { directory, catalogue }
+    }
+
+    fn to_measure<R: StoredRecord>(
+        &self,
+        index: &ObjectIndex<R>,
+        id: &R::Id,
+    ) -> Result<(u64, File)> {
+        let measuring = || format!("measure {} {id}", R::KIND);
+        let taken = used_bytes(index, id)?;
+        let data = index.directory_of(id).data();
+        Ok((taken, file::open_regular(&data, FileAccess::Read).map_err(cannot(measuring))?))
     }
 
     fn open_to_read(&self, id: &SnapshotId) -> Result<Reading> {

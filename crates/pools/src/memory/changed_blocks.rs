@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use orlop_model::{ByteRange, ChangedBlocks, Ranges, Result, SnapshotId, VolumeId};
+use orlop_model::{
+    ByteRange, ChangedBlocks, ContentSource, Footprint, Ranges, Result, SnapshotId, VolumeId,
+};
 
 use super::MemoryPool;
 use super::content::clipped;
@@ -40,9 +42,13 @@ impl ChangedBlocks for MemoryPool {
     }
 
     /// Copies share nothing here.
-    fn exclusive_bytes(&self, id: &SnapshotId) -> Result<Option<u64>> {
+    fn footprint(&self, of: &ContentSource) -> Result<Option<Footprint>> {
         let mut state = lock(&self.state);
-        state.fault("exclusive_bytes")?;
-        Ok(Some(state.snapshot(id)?.content.used_bytes()))
+        state.fault("footprint")?;
+        let taken = match of {
+            ContentSource::Snapshot(id) => state.snapshot(id)?.content.used_bytes(),
+            ContentSource::Volume(id) => state.volume(id)?.content.used_bytes(),
+        };
+        Ok(Some(Footprint { taken, exclusive: taken }))
     }
 }

@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use orlop_model::{ByteRange, ChangedBlocks, Result, SnapshotId};
-use orlop_model::{Ranges, VolumeId};
+use orlop_model::{
+    ByteRange, ChangedBlocks, ContentSource, Footprint, Ranges, Result, SnapshotId, VolumeId,
+};
 use orlop_sys::ceph::{Access, Image, SnapshotRef, Written, can_compare_by_number};
 
 use super::catalogue::{RbdCatalogue, SnapshotEntry, SnapshotLocation};
@@ -65,7 +66,7 @@ impl ChangedBlocks for ObjectMaps {
     }
 
     /// Only a comparison with the snapshots before and after would tell.
-    fn exclusive_bytes(&self, _: &SnapshotId) -> Result<Option<u64>> {
+    fn footprint(&self, _: &ContentSource) -> Result<Option<Footprint>> {
         Ok(None)
     }
 }

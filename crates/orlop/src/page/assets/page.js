@@ -199,7 +199,7 @@ function showOne(details) {
   at("one-id").textContent = volume.id;
   document.title = `${title(volume)} · Orlop`;
   put("one-health", ...health(volume.health));
-  put("one-facts", facts(volume));
+  put("one-facts", facts(volume, details.exclusive_bytes));
   at("activity-section").hidden = volume.state !== "present";
   put("one-activity", charts(volume.io));
   put("one-copies", ...tree(details));
@@ -224,13 +224,14 @@ function health(found) {
 
 const LIMITS = [["readBytesPerSecond", "reading", (it) => `${bytes(it)}/s`], ["writeBytesPerSecond", "writing", (it) => `${bytes(it)}/s`], ["readIops", "reads", (it) => `${it.toLocaleString("en")}/s`], ["writeIops", "writes", (it) => `${it.toLocaleString("en")}/s`]];
 
-function facts(volume) {
+function facts(volume, exclusive) {
+  const shared = exclusive === null ? ", shared or not" : `, ${bytes(volume.used_bytes - exclusive)} of it shared`;
   const limits = LIMITS.filter(([name]) => volume.limits?.[name]).map(([name, word, unit]) => `${word} ${unit(volume.limits[name])}`);
   const source = volume.source ? [`${volume.source.kind} `, volume.source.kind === "volume" ? element("a", { href: `#/volume/${volume.source.id}`, "data-key": "source" }, volume.source.id) : element("span", { class: "id" }, volume.source.id)] : ["nothing"];
   const rows = [
     ["Pool", [isolated(volume.pool)]],
     ["Size", [bytes(volume.size_bytes)]],
-    ["Takes", [volume.used_bytes === null ? "unknown" : `${bytes(volume.used_bytes)}, shared or not`]],
+    ["Takes", [volume.used_bytes === null ? "unknown" : `${bytes(volume.used_bytes)}${shared}`]],
     ["Filesystem", [volume.filesystem ?? "none: a raw device"]],
     ["Provisioning", [volume.provisioning ?? "unknown"]],
     ["Created", [volume.created === null ? "unknown" : moment(volume.created)]],
@@ -261,7 +262,7 @@ function tree({ volume, copies, is_truncated: isTruncated }) {
   const parts = [element("ul", { class: "tree" }, ...items)];
   if (isTruncated) parts.unshift(element("p", { class: "wrong" }, "There are more; these are the newest, or the first that the cluster named."));
   const measured = copies.filter((copy) => copy.exclusive_bytes !== null);
-  if (measured.length > 1) parts.push(element("p", { class: "quiet hint" }, "What two snapshots share with nothing else is given back with the second of them, so deleting several can give back more than their sum."));
+  if (measured.length > 1) parts.push(element("p", { class: "quiet hint" }, "What two of them share with nothing else is given back with the second, so deleting several can give back more than their sum."));
   return parts;
 }
 
@@ -278,7 +279,7 @@ function leaf(copy, below) {
     "div", { class: "leaf" },
     element("span", { class: "what" }, isSnapshot ? "Snapshot" : "Volume"),
     element("span", { class: "name" }, name, " ", element("span", { class: "quiet" }, ...words)),
-    isSnapshot ? element("span", { class: "gives says" }, ...gives) : null,
+    element("span", { class: "gives says" }, ...gives),
   );
   return element("li", {}, line, below.length > 0 ? element("ul", {}, ...below) : null);
 }

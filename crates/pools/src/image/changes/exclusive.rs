@@ -1,4 +1,4 @@
-//! How many bytes only one snapshot has: those of extents that the filesystem does not flag as shared.
+//! How many bytes only one volume or snapshot has: those of extents that the filesystem does not flag as shared.
 
 use std::fs::File;
 
@@ -7,7 +7,7 @@ use orlop_sys::extents::{Extent, extents};
 
 use crate::image::failure::cannot;
 
-/// Reading this many takes about a second. A snapshot with more extents is not measured.
+/// Reading this many takes about a second. What has more extents is not measured.
 const MAX_EXTENTS: usize = 200_000;
 
 pub(super) fn exclusive_bytes(data: File) -> Result<Option<u64>> {
@@ -17,7 +17,7 @@ pub(super) fn exclusive_bytes(data: File) -> Result<Option<u64>> {
             return Ok(None);
         }
         let Extent { length, is_shared, .. } =
-            extent.map_err(cannot(|| "map the extents of a snapshot".to_owned()))?;
+            extent.map_err(cannot(|| "map the extents of a volume or snapshot".to_owned()))?;
         if !is_shared {
             bytes = bytes.saturating_add(length);
         }

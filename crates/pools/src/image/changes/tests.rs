@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use orlop_model::{ByteRange, Pool, SnapshotRecord};
+use orlop_model::{ByteRange, ContentSource, Pool, SnapshotRecord};
 
 use super::super::ImagePool;
 use super::super::testbed::*;
@@ -82,18 +82,23 @@ fn what_only_a_snapshot_has_is_what_deleting_it_frees() {
     for testbed in Testbed::all() {
         let pool = testbed.open();
         let volume = create(&pool, &volume_of(&pool, "a", 64 * MIB));
+        let footprint = |of: ContentSource| pool.changed_blocks().footprint(&of).unwrap().unwrap();
         let exclusive =
-            |of: &SnapshotRecord| pool.changed_blocks().exclusive_bytes(&of.id).unwrap().unwrap();
+            |of: &SnapshotRecord| footprint(ContentSource::Snapshot(of.id.clone())).exclusive;
+        let of_volume = || footprint(ContentSource::Volume(volume.id.clone()));
         write(&pool, &volume.id, 1, range(0, 8 * MIB));
         let first = snapshot(&pool, "first", &volume);
         let second = snapshot(&pool, "second", &volume);
         let copied = if pool.directory.shares_extents() { 0 } else { 8 * MIB };
         assert_eq!((exclusive(&first), exclusive(&second)), (copied, copied));
+        assert_eq!(of_volume().taken, 8 * MIB);
+        assert_eq!(of_volume().shared(), 8 * MIB - copied);
         write(&pool, &volume.id, 2, range(0, 8 * MIB));
         assert_eq!(exclusive(&first), copied, "the second has it too");
+        assert_eq!(of_volume().shared(), 0, "all of it was written since");
         pool.provisioner().ensure_no_snapshot(&second.id).unwrap();
         assert_eq!(exclusive(&first), 8 * MIB, "now it is alone");
-        let gone = pool.changed_blocks().exclusive_bytes(&second.id);
+        let gone = pool.changed_blocks().footprint(&ContentSource::Snapshot(second.id));
         assert!(matches!(gone, Err(Error::NoSuchSnapshot(_))), "{gone:?}");
         // What was written since is seen when all files are looked at, as they are when a pool is opened.
         drop(pool);
