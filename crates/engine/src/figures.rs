@@ -1,16 +1,17 @@
 //! Figures of pools and volumes, for metrics, the page and the monitor. Nothing here waits for a pool that hangs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_model::{
-    Device, DeviceAccess, DeviceIo, DurationCounts, Error, Host, IoLimits, ObjectName, PoolId,
-    PoolSpace, Result, VolumeId,
+    Device, DeviceAccess, DeviceIo, DurationCounts, Error, HealthReason, Host, IoLimits,
+    ObjectName, PoolId, PoolSpace, Problem, Result, SnapshotId, VolumeId,
 };
 
 use crate::engine::{Engine, PoolRef};
+use crate::lost_writes::with_lost_writes;
 
 /// For all pools together.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,6 +30,19 @@ pub enum PoolState {
     Absent,
 }
 
+impl PoolState {
+    pub const ALL: [Self; 4] = [Self::Up, Self::Hung, Self::Failed, Self::Absent];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Hung => "hung",
+            Self::Failed => "failed",
+            Self::Absent => "absent",
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct PoolFigures {
     pub name: String,
@@ -45,13 +59,20 @@ pub struct PoolFigures {
     pub attach_failures: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectCounts {
     pub normal_volumes: usize,
     pub abnormal_volumes: usize,
-    /// Among the abnormal ones: staged here, and writes to them were lost.
-    pub with_lost_writes: usize,
-    pub snapshots: usize,
+    /// How many of the abnormal ones have each problem; with lost writes only those that are staged here.
+    pub volumes_by_reason: BTreeMap<HealthReason, usize>,
+    pub normal_snapshots: usize,
+    pub abnormal_snapshots: usize,
+}
+
+impl ObjectCounts {
+    pub fn volumes_with(&self, reason: HealthReason) -> usize {
+        self.volumes_by_reason.get(&reason).copied().unwrap_or(0)
+    }
 }
 
 /// A volume that is staged here, and what its device has done.
@@ -242,24 +263,27 @@ fn read_figures(pool: &PoolRef, host: &dyn Host) -> Result<PoolAnswer> {
 fn count_objects(pool: &PoolRef, host: &dyn Host) -> Result<ObjectCounts> {
     let volumes = pool.catalogue().volumes(None, 0)?;
     let ids: Vec<VolumeId> = volumes.into_iter().map(|(id, _)| id).collect();
-    let mut counts = ObjectCounts {
-        snapshots: pool.catalogue().snapshots(None, 0)?.len(),
-        ..Default::default()
-    };
+    let mut counts = ObjectCounts::default();
     for (id, condition) in ids.iter().zip(pool.health().conditions(&ids)) {
-        let is_abnormal = match condition {
+        let problems = match condition {
             // Deleted since it was listed.
             Err(Error::NoSuchVolume(_)) => continue,
-            Err(_) => true,
-            Ok(condition) => condition.is_abnormal(),
+            Err(error) => vec![Problem::of(&error)],
+            Ok(condition) => with_lost_writes(host, id, condition).into_problems(),
         };
-        let has_lost_writes = host.lost_writes(id).is_some();
-        counts.with_lost_writes += usize::from(has_lost_writes);
-        match is_abnormal || has_lost_writes {
-            true => counts.abnormal_volumes += 1,
-            false => counts.normal_volumes += 1,
+        match problems.is_empty() {
+            true => counts.normal_volumes += 1,
+            false => counts.abnormal_volumes += 1,
+        }
+        for problem in problems {
+            *counts.volumes_by_reason.entry(problem.reason).or_default() += 1;
         }
     }
+    let abnormal: BTreeSet<SnapshotId> =
+        pool.health().abnormal_snapshots()?.into_iter().map(|(id, _)| id).collect();
+    let snapshots = pool.catalogue().snapshots(None, 0)?;
+    counts.normal_snapshots = snapshots.iter().filter(|it| !abnormal.contains(&it.id)).count();
+    counts.abnormal_snapshots = abnormal.len();
     Ok(counts)
 }
 

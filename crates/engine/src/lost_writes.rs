@@ -149,11 +149,15 @@ impl Engine {
 
     /// Lost writes come before everything else that is wrong.
     pub(crate) fn with_lost_writes(&self, id: &VolumeId, condition: Condition) -> Condition {
-        let Some(reason) = self.host().lost_writes(id) else { return condition };
-        let mut worst = Condition::of(vec![lost(&reason)], "");
-        worst.extend(condition.into_problems());
-        worst
+        with_lost_writes(self.host().as_ref(), id, condition)
     }
+}
+
+pub(crate) fn with_lost_writes(host: &dyn Host, id: &VolumeId, condition: Condition) -> Condition {
+    let Some(reason) = host.lost_writes(id) else { return condition };
+    let mut worst = Condition::of(vec![lost(&reason)], "");
+    worst.extend(condition.into_problems());
+    worst
 }
 
 fn note(host: &dyn Host, id: &VolumeId, reason: &str) {

@@ -395,6 +395,10 @@ pub trait Health: Send + Sync {
         ids.iter().map(|id| self.condition(id)).collect()
     }
 
+    /// Snapshots whose record cannot be read, or whose data is missing or too short; of a pool whose records are in
+    /// memory.
+    fn abnormal_snapshots(&self) -> Result<Vec<(SnapshotId, Problem)>>;
+
     /// What is wrong with the pool as a whole, and so with all volumes in it.
     fn problems(&self) -> Vec<Problem>;
 }

@@ -137,6 +137,8 @@ async fn every_metric_is_documented_and_those_that_rules_name_exist() {
     node.up().await;
     client.snapshot("snapshot", &node.id).await.unwrap();
     std::fs::create_dir(pool.path.join("volumes/stray")).unwrap();
+    let lost = client.create("lost").size(64 * MIB).block().done().await;
+    std::fs::remove_file(pool.volume_data(&lost.volume_id)).unwrap();
     // The first one begins an examination.
     until("the pool is examined", || async {
         scrape(&socket).await.find("orlop_doctor_unexamined", &[]).is_some()
@@ -224,7 +226,7 @@ async fn metrics_tell_what_happens() {
 
     let volume = client.create("pvc-1").size(64 * MIB).block().done().await;
     expect_code(client.snapshot("s", "v-00000000-none").await, Code::NotFound);
-    client.snapshot("s", &volume.volume_id).await.unwrap();
+    let snapshot = client.snapshot("s", &volume.volume_id).await.unwrap();
     let node = client.on_node(&volume, block());
     node.up().await;
     Pattern::new(1).write(&node.target, 8 * MIB);
@@ -241,7 +243,10 @@ async fn metrics_tell_what_happens() {
     assert!(after.value("orlop_connections", &[]) >= 1.0);
     assert_eq!(after.value("orlop_pool_promised_bytes", &ours), 67_108_864.0);
     assert_eq!(after.value("orlop_volumes", &[("pool", "default"), ("condition", "normal")]), 1.0);
-    assert_eq!(after.value("orlop_snapshots", &ours), 1.0);
+    let snapshots = |of: &Scrape, condition| {
+        of.value("orlop_snapshots", &[("pool", "default"), ("condition", condition)])
+    };
+    assert_eq!((snapshots(&after, "normal"), snapshots(&after, "abnormal")), (1.0, 0.0));
     let written =
         after.value("orlop_volume_written_bytes_total", &[("name", "pvc-1"), ("volume", &node.id)]);
     assert!(written >= 8_388_608.0, "{written}");
@@ -250,7 +255,12 @@ async fn metrics_tell_what_happens() {
     let data = pool.volume_data(&node.id);
     node.down().await;
     std::fs::rename(&data, data.with_extension("aside")).unwrap();
+    let copy = pool.path.join("snapshots").join(&snapshot.snapshot_id).join("data");
+    std::fs::File::options().write(true).open(&copy).unwrap().set_len(MIB).unwrap();
     let damaged = scrape(&socket).await;
+    assert_eq!((snapshots(&damaged, "normal"), snapshots(&damaged, "abnormal")), (0.0, 1.0));
+    let missing = [("pool", "default"), ("reason", "BackingFileMissing")];
+    assert_eq!(damaged.value("orlop_volumes_with_problem", &missing), 1.0);
     assert_eq!(
         damaged.value("orlop_volumes", &[("pool", "default"), ("condition", "abnormal")]),
         1.0
@@ -261,6 +271,9 @@ async fn metrics_tell_what_happens() {
     let short = scrape(&socket).await;
     assert_eq!(short.value("orlop_pool_below_floor", &ours), 1.0);
     assert_eq!(short.value("orlop_pool_available_bytes", &ours), 0.0);
+    let full = [("pool", "default"), ("reason", "PoolFull")];
+    assert_eq!(short.value("orlop_volumes_with_problem", &full), 1.0);
+    assert_eq!(short.find("orlop_volumes_with_problem", &missing), None);
     hog.set_len(0).unwrap();
     assert_eq!(scrape(&socket).await.value("orlop_pool_below_floor", &ours), 0.0);
 }

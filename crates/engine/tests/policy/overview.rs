@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use orlop_engine::{AbsentPool, VolumeState};
-use orlop_model::{ByteRange, Condition, ContentSource, Error, Footprint, HealthReason};
+use orlop_model::{ByteRange, Condition, ContentSource, Error, Footprint, HealthReason, Problem};
 
 use crate::fixture::*;
 
@@ -127,4 +127,24 @@ fn an_id_that_was_never_issued_is_refused() {
     let id = fixture.create("v");
     fixture.engine.delete_volume(&id).unwrap();
     assert!(matches!(fixture.engine.volume_and_copies(&id), Err(Error::NoSuchVolume(_))));
+}
+
+/// For metrics: each problem counts, and a snapshot that cannot be restored.
+#[test]
+fn volumes_are_counted_by_what_is_wrong_with_them() {
+    let fixture = Fixture::new();
+    let (one, two) = (fixture.create("one"), fixture.create("two"));
+    fixture.create("well");
+    let (lost, full) = (HealthReason::BackingFileMissing, HealthReason::PoolFull);
+    let problem = |reason| Problem::new(reason, "");
+    fixture.pool().set_condition(&one, Condition::of(vec![problem(lost), problem(full)], ""));
+    fixture.pool().set_condition(&two, Condition::of(vec![problem(full)], ""));
+    let snapshot = fixture.snapshot("s", &one);
+    fixture.snapshot("t", &one);
+    fixture.pool().set_snapshot_problem(&snapshot, problem(lost));
+    let figures = fixture.engine.pool_figures();
+    let counts = figures[0].objects.as_ref().unwrap();
+    assert_eq!((counts.normal_volumes, counts.abnormal_volumes), (1, 2));
+    assert_eq!(counts.volumes_by_reason, BTreeMap::from([(lost, 1), (full, 2)]));
+    assert_eq!((counts.normal_snapshots, counts.abnormal_snapshots), (1, 1));
 }

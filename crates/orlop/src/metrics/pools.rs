@@ -4,16 +4,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use orlop_engine::{PoolFigures, PoolState};
+use orlop_model::HealthReason;
 
 use super::family::{Family, Kind};
 use super::trend::Trends;
-
-const STATES: [(PoolState, &str); 4] = [
-    (PoolState::Up, "up"),
-    (PoolState::Hung, "hung"),
-    (PoolState::Failed, "failed"),
-    (PoolState::Absent, "absent"),
-];
 
 pub(super) fn families(pools: &[PoolFigures], trends: &Mutex<Trends>) -> Vec<Family> {
     let mut all = states(pools);
@@ -40,8 +34,9 @@ fn states(pools: &[PoolFigures]) -> Vec<Family> {
     for pool in pools {
         let name = pool.name.as_str();
         up.add(&[("pool", name)], u64::from(pool.state == PoolState::Up));
-        for (one, text) in STATES {
-            state.add(&[("pool", name), ("state", text)], u64::from(pool.state == one));
+        for one in PoolState::ALL {
+            let labels = [("pool", name), ("state", one.as_str())];
+            state.add(&labels, u64::from(pool.state == one));
         }
         if let Some(is_below_floor) = pool.is_below_floor {
             short.add(&[("pool", name)], u64::from(is_below_floor));
@@ -127,14 +122,23 @@ fn objects(pools: &[PoolFigures]) -> Vec<Family> {
     let gauge = |name, help| Family::new(name, Kind::Gauge, help);
     let mut volumes = gauge("orlop_volumes", "Volumes of the pool, by their condition");
     let mut lost = gauge("orlop_volumes_with_lost_writes", "Volumes staged here with lost writes");
-    let mut snapshots = gauge("orlop_snapshots", "Snapshots of the pool");
+    let mut with_problem = gauge(
+        "orlop_volumes_with_problem",
+        "Volumes that have a problem, by its reason in the health calls",
+    );
+    let mut snapshots = gauge("orlop_snapshots", "Snapshots of the pool, by their condition");
     for pool in pools {
-        let Some(objects) = pool.objects else { continue };
+        let Some(objects) = &pool.objects else { continue };
         let name = pool.name.as_str();
         volumes.add_count(&[("pool", name), ("condition", "normal")], objects.normal_volumes);
         volumes.add_count(&[("pool", name), ("condition", "abnormal")], objects.abnormal_volumes);
-        lost.add_count(&[("pool", name)], objects.with_lost_writes);
-        snapshots.add_count(&[("pool", name)], objects.snapshots);
+        lost.add_count(&[("pool", name)], objects.volumes_with(HealthReason::WritesLost));
+        for (reason, count) in &objects.volumes_by_reason {
+            with_problem.add_count(&[("pool", name), ("reason", reason.as_str())], *count);
+        }
+        let of = |condition| [("pool", name), ("condition", condition)];
+        snapshots.add_count(&of("normal"), objects.normal_snapshots);
+        snapshots.add_count(&of("abnormal"), objects.abnormal_snapshots);
     }
-    vec![volumes, lost, snapshots]
+    vec![volumes, with_problem, lost, snapshots]
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use orlop_engine::{Engine, PoolFigures, PoolState};
-use orlop_model::PoolSpace;
+use orlop_model::{HealthReason, PoolSpace};
 use serde::Serialize;
 
 use super::{Answered, JSON, OVERVIEW_AGE, Page, json, whole};
@@ -54,6 +54,8 @@ struct ObjectsView {
     abnormal_volumes: usize,
     with_lost_writes: usize,
     snapshots: usize,
+    /// Among them.
+    abnormal_snapshots: usize,
 }
 
 #[derive(Serialize)]
@@ -121,20 +123,18 @@ impl PoolView {
         Self {
             name: figures.name,
             id: figures.id.map(|id| id.to_string()),
-            state: match figures.state {
-                PoolState::Up if figures.is_below_floor == Some(true) => "short",
-                PoolState::Up => "up",
-                PoolState::Hung => "hung",
-                PoolState::Failed => "failed",
-                PoolState::Absent => "absent",
+            state: match figures.is_below_floor {
+                Some(true) if figures.state == PoolState::Up => "short",
+                Some(_) | None => figures.state.as_str(),
             },
             problem: figures.problem,
             space: figures.space.map(SpaceView::of),
             objects: figures.objects.map(|counts| ObjectsView {
                 normal_volumes: counts.normal_volumes,
                 abnormal_volumes: counts.abnormal_volumes,
-                with_lost_writes: counts.with_lost_writes,
-                snapshots: counts.snapshots,
+                with_lost_writes: counts.volumes_with(HealthReason::WritesLost),
+                snapshots: counts.normal_snapshots + counts.abnormal_snapshots,
+                abnormal_snapshots: counts.abnormal_snapshots,
             }),
         }
     }

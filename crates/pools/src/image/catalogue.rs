@@ -30,7 +30,9 @@ use crate::poison::{read, write};
 use crate::recorded::to_text;
 use record_index::RecordIndex;
 use record_state::RecordState;
-pub(super) use stored_data::{check_current, check_data, problem_of_data, used_bytes};
+pub(super) use stored_data::{
+    check_current, check_data, problem_of_data, problem_of_snapshot, used_bytes,
+};
 pub(super) use stored_record::StoredRecord;
 
 /// With the data, how much of it was shared when it was made. It is never more later, for what

@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex};
 
 use orlop_model::{
-    Condition, Error, Health, HealthReason, Problem, Result, StorageProbe, VolumeId, VolumeRecord,
+    Condition, Error, Health, HealthReason, Problem, Result, SnapshotId, SnapshotRecord,
+    StorageProbe, VolumeId, VolumeRecord,
 };
 use orlop_sys::file;
 
 use super::PoolDirectory;
 use super::attach::LoopDevices;
 use super::capacity::ImageCapacity;
-use super::catalogue::{ImageCatalogue, problem_of_data};
+use super::catalogue::{ImageCatalogue, problem_of_data, problem_of_snapshot};
 use super::failure::cannot;
 use super::managed::Managed;
 use crate::poison::lock;
@@ -52,6 +53,19 @@ impl Health for ImageHealth {
     fn conditions(&self, ids: &[VolumeId]) -> Vec<Result<Condition>> {
         let outlook = self.outlook();
         ids.iter().map(|id| self.condition_within(id, &outlook)).collect()
+    }
+
+    fn abnormal_snapshots(&self) -> Result<Vec<(SnapshotId, Problem)>> {
+        let snapshots = self.catalogue.snapshot_index();
+        let problem = |(id, record): (SnapshotId, Result<SnapshotRecord>)| {
+            let found = match record {
+                Ok(record) => problem_of_snapshot(snapshots, &record),
+                Err(error) => Err(error),
+            };
+            let problem = found.unwrap_or_else(|error| Some(Problem::of(&error)))?;
+            Some((id, problem))
+        };
+        Ok(snapshots.page(None, 0).into_iter().filter_map(problem).collect())
     }
 
     fn problems(&self) -> Vec<Problem> {

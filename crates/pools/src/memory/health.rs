@@ -1,6 +1,6 @@
 //! What a test says about the health of a pool that only pretends.
 
-use orlop_model::{Condition, Error, Health, Problem, Result, StorageProbe, VolumeId};
+use orlop_model::{Condition, Error, Health, Problem, Result, SnapshotId, StorageProbe, VolumeId};
 
 use super::MemoryPool;
 use crate::poison::lock;
@@ -28,6 +28,12 @@ impl Health for MemoryPool {
             (Ok(_), Some(condition)) => condition.clone(),
             (Ok(_), None) => Condition::healthy("in memory"),
         })
+    }
+
+    fn abnormal_snapshots(&self) -> Result<Vec<(SnapshotId, Problem)>> {
+        let state = lock(&self.state);
+        let abnormal = state.abnormal_snapshots.iter();
+        Ok(abnormal.map(|(id, problem)| (id.clone(), problem.clone())).collect())
     }
 
     fn problems(&self) -> Vec<Problem> {

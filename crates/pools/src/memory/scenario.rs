@@ -78,6 +78,10 @@ impl MemoryPool {
         }
     }
 
+    pub fn set_snapshot_problem(&self, id: &SnapshotId, problem: Problem) {
+        lock(&self.state).abnormal_snapshots.insert(id.clone(), problem);
+    }
+
     pub fn set_problems(&self, problems: Vec<Problem>) {
         lock(&self.state).problems = problems;
     }

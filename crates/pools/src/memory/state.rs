@@ -26,6 +26,8 @@ pub(super) struct MemoryPoolState {
     /// Which node may write to which volume, as a cluster knows it.
     pub(super) writers: Vec<(VolumeId, NodeId)>,
     pub(super) faults: Vec<Fault>,
+    /// What is wrong with snapshots. Normal ones are not in it.
+    pub(super) abnormal_snapshots: BTreeMap<SnapshotId, Problem>,
     /// What is wrong with the pool as a whole.
     pub(super) problems: Vec<Problem>,
     /// Why nothing works at all.

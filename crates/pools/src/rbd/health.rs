@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use orlop_model::{
-    Condition, Error, Health, HealthReason, PoolInfo, Problem, Result, StorageProbe, VolumeId,
+    Condition, Error, Health, HealthReason, PoolInfo, Problem, Result, SnapshotId, StorageProbe,
+    VolumeId,
 };
 use orlop_sys::ceph::Access;
 
@@ -135,6 +136,11 @@ impl Health for RbdHealth {
     fn conditions(&self, ids: &[VolumeId]) -> Vec<Result<Condition>> {
         let available = self.capacity.available();
         ids.iter().map(|id| self.condition_within(id, &available)).collect()
+    }
+
+    /// Checking them would take a request to the cluster for each.
+    fn abnormal_snapshots(&self) -> Result<Vec<(SnapshotId, Problem)>> {
+        Ok(Vec::new())
     }
 
     fn problems(&self) -> Vec<Problem> {

@@ -82,6 +82,8 @@ function attention(overview) {
       const link = element("a", { href: "#/abnormal", "data-key": `abnormal-${pool.name}` }, "Show them");
       add("abnormal", ["Pool ", isolated(pool.name)], `${amount(abnormal, "volume has a problem", "volumes have problems")}${lost > 0 ? `, ${lost} of them lost writes` : ""}. `, link);
     }
+    const broken = pool.objects?.abnormal_snapshots ?? 0;
+    if (broken > 0) add("abnormal", ["Pool ", isolated(pool.name)], `${amount(broken, "snapshot")} cannot be restored; `, element("code", {}, "orlop doctor"), " says why.");
   }
   for (const node of overview.peers?.nodes ?? []) {
     if (!node.answers) add("away", ["Node ", isolated(node.node)], node.why ?? "");

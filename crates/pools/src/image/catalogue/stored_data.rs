@@ -1,6 +1,8 @@
 //! Whether the data of an object is as its record says.
 
-use orlop_model::{Error, HealthReason, Problem, Reason, Result, VolumeId, VolumeRecord};
+use orlop_model::{
+    Error, HealthReason, Problem, Reason, Result, SnapshotRecord, VolumeId, VolumeRecord,
+};
 use orlop_sys::file::{self, FileAccess};
 
 use super::{ObjectIndex, StoredRecord};
@@ -58,6 +60,14 @@ pub(in crate::image) fn problem_of_data(
             Ok(outdated.map(|text| Problem::new(HealthReason::RecordOutdated, text)))
         }
     }
+}
+
+/// As [`problem_of_data`]. Nothing is ever written to a snapshot, so it cannot be longer either.
+pub(in crate::image) fn problem_of_snapshot(
+    index: &ObjectIndex<SnapshotRecord>,
+    record: &SnapshotRecord,
+) -> Result<Option<Problem>> {
+    Ok(data_length(index, &record.id, record.size_bytes)?.err())
 }
 
 /// What the data takes of the pool now.
