@@ -33,7 +33,7 @@ pub(crate) async fn all(fixture: &Fixture) -> BTreeSet<&'static str> {
     at_snapshots(fixture, &mut calls).await;
     at_node(fixture, &mut calls).await;
     at_addons(client, &mut calls).await;
-    at_monitor(client, &mut calls).await;
+    at_monitor(fixture, &mut calls).await;
     calls.0
 }
 
@@ -128,12 +128,20 @@ async fn at_addons(client: &Client, calls: &mut ReadOnlyCalls) {
     calls.record("volumegroup.Controller/ControllerGetVolumeGroup", answer);
 }
 
-async fn at_monitor(client: &Client, calls: &mut ReadOnlyCalls) {
-    let mut daemon = MonitorClient::new(client.channel());
+async fn at_monitor(fixture: &Fixture, calls: &mut ReadOnlyCalls) {
+    let mut daemon = MonitorClient::new(fixture.client().channel());
     let answer = daemon.list_volume_io(monitor::ListVolumeIoRequest::default()).await;
     calls.record("orlop.monitor.v1.Monitor/ListVolumeIo", answer);
     let answer = daemon.list_volume_usage(monitor::ListVolumeUsageRequest::default()).await;
     calls.record("orlop.monitor.v1.Monitor/ListVolumeUsage", answer);
+    let request =
+        monitor::ListFootprintsRequest { volume_id: fixture.preexisting().node.id.clone() };
+    let answer = daemon.list_footprints(request).await;
+    calls.record("orlop.monitor.v1.Monitor/ListFootprints", answer);
+    let answer = daemon.list_snapshot_names(monitor::ListSnapshotNamesRequest::default()).await;
+    calls.record("orlop.monitor.v1.Monitor/ListSnapshotNames", answer);
+    let answer = daemon.list_pools(monitor::ListPoolsRequest::default()).await;
+    calls.record("orlop.monitor.v1.Monitor/ListPools", answer);
     let answer = daemon.list_events(monitor::ListEventsRequest::default()).await;
     calls.record("orlop.monitor.v1.Monitor/ListEvents", answer);
 }

@@ -138,8 +138,9 @@ struct CallSpan {
 }
 
 /// Change nothing, and are asked all the time: a good answer is of no interest.
-const QUESTIONS: [&str; 17] = [
+const QUESTIONS: [&str; 18] = [
     "Describe",
+    "ListFootprints",
     "GetCapacity",
     "NodeGetId",
     "NodeGetInfo",
@@ -159,11 +160,13 @@ const QUESTIONS: [&str; 17] = [
 ];
 
 /// As [`QUESTIONS`], and answered however busy all else is.
-const ROUTINE: [&str; 16] = [
+const ROUTINE: [&str; 18] = [
     "Probe",
     "ListEvents",
     "ListVolumeIo",
     "ListVolumeUsage",
+    "ListPools",
+    "ListSnapshotNames",
     "Check",
     "Watch",
     "ServerReflectionInfo",

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use orlop_model::{
     Device, DeviceAccess, DeviceIo, DurationCounts, Error, HealthReason, Host, IoLimits,
-    ObjectName, PoolId, PoolSpace, Problem, Result, SnapshotId, VolumeId,
+    ObjectName, PoolId, PoolSpace, Problem, Result, SnapshotId, SnapshotRecord, VolumeId,
+    VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -82,6 +83,16 @@ pub struct VolumeIo {
     pub name: ObjectName,
     pub pool: String,
     pub io: DeviceIo,
+    pub limits: IoLimits,
+}
+
+/// A volume, and what it takes of its pool.
+#[derive(Debug, Clone)]
+pub struct VolumeUsage {
+    pub id: VolumeId,
+    pub name: ObjectName,
+    /// Blocks that it has, also those that it shares with copies.
+    pub used_bytes: u64,
     pub limits: IoLimits,
 }
 
@@ -194,12 +205,22 @@ impl Engine {
         Ok(StagedIo { volumes, left_out, missing_pools })
     }
 
-    /// How much of its pool each volume takes: the first `max` in the order of ids, and only of pools whose records are
-    /// in memory. A cluster would have to be asked for each volume.
-    pub fn volume_usage(&self, max: usize) -> Vec<(VolumeId, u64)> {
+    /// Names and limits of volumes, and how much of its pool each takes: the first `max` in the order of ids, and only of
+    /// pools whose records are in memory. A cluster would have to be asked for each volume.
+    pub fn volume_usage(&self, max: usize) -> Vec<VolumeUsage> {
         let found = self.query_pools(move |pool, _| usage_on(pool, max));
         let mut all: Vec<_> = found.into_values().flatten().flatten().collect();
-        all.sort_unstable();
+        all.sort_by(|one, other| one.id.cmp(&other.id));
+        all.truncate(max);
+        all
+    }
+
+    /// Snapshots, with the same limits as [`Engine::volume_usage`].
+    pub fn snapshots_in_memory(&self, max: usize) -> Vec<SnapshotRecord> {
+        let pools = self.pools().values().filter(|pool| pool.catalogue().is_in_memory());
+        let records = pools.flat_map(|pool| pool.catalogue().snapshots(None, max));
+        let mut all: Vec<SnapshotRecord> = records.flatten().collect();
+        all.sort_by(|one, other| one.id.cmp(&other.id));
         all.truncate(max);
         all
     }
@@ -305,12 +326,16 @@ fn io_on(pool: &PoolRef, host: &dyn Host, staged: &[VolumeId]) -> Vec<VolumeIo> 
 }
 
 /// A volume that is deleted after it was listed is left out.
-fn usage_on(pool: &PoolRef, max: usize) -> Result<Vec<(VolumeId, u64)>> {
+fn usage_on(pool: &PoolRef, max: usize) -> Result<Vec<VolumeUsage>> {
     if !pool.catalogue().is_in_memory() {
         return Ok(Vec::new());
     }
     let volumes = pool.catalogue().volumes(None, max)?;
-    let used = |(id, _)| pool.provisioner().used_bytes(&id).ok().map(|bytes| (id, bytes));
+    let used = |(id, record): (VolumeId, Result<VolumeRecord>)| {
+        let VolumeRecord { name, limits, .. } = record.ok()?;
+        let used_bytes = pool.provisioner().used_bytes(&id).ok()?;
+        Some(VolumeUsage { id, name, used_bytes, limits })
+    };
     Ok(volumes.into_iter().filter_map(used).collect())
 }
 

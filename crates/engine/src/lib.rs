@@ -43,7 +43,7 @@ mod volume_health;
 mod without_pool;
 
 pub use engine::{AbsentPool, Engine, EngineSettings};
-pub use figures::{ObjectCounts, PoolFigures, PoolState, StagedIo, VolumeIo};
+pub use figures::{ObjectCounts, PoolFigures, PoolState, StagedIo, VolumeIo, VolumeUsage};
 pub use health::HealthReport;
 pub use locks::WaiterLimit;
 pub use name_hold::{NameHold, PoolSummary};

@@ -1,7 +1,7 @@
 //! Every method that is served.
 
 /// Fuzzing inputs name a method by its index here, so new ones go to the end.
-pub const METHODS: [&str; 66] = [
+pub const METHODS: [&str; 69] = [
     "/csi.v1.Identity/GetPluginInfo",
     "/csi.v1.Identity/GetPluginCapabilities",
     "/csi.v1.Identity/Probe",
@@ -68,4 +68,7 @@ pub const METHODS: [&str; 66] = [
     "/orlop.monitor.v1.Monitor/ListVolumeIo",
     "/orlop.monitor.v1.Monitor/ListEvents",
     "/orlop.monitor.v1.Monitor/ListVolumeUsage",
+    "/orlop.monitor.v1.Monitor/ListFootprints",
+    "/orlop.monitor.v1.Monitor/ListPools",
+    "/orlop.monitor.v1.Monitor/ListSnapshotNames",
 ];
