@@ -1,4 +1,4 @@
-//! The command line client: `orlop volume`, `snapshot`, `group` and `node info`, for the socket of any CSI
+//! The command line client: `orlop volume`, `snapshot`, `group`, `pool status` and `node info`, for the socket of any CSI
 //! plugin; and `orlop top` and `orlop events`, for that of an Orlop daemon.
 //!
 //! A command connects to the plugin ([`session`]), resolves names to ids (`resolve.rs`), makes the calls that an
@@ -17,6 +17,7 @@ mod node;
 mod output;
 mod pairs;
 mod plugin;
+mod pool;
 mod progress;
 mod ranges;
 mod resolve;
@@ -36,6 +37,8 @@ pub use events::EventsArguments;
 use failure::Failure;
 pub use group::GroupArguments;
 pub use node::NodeInfoArguments;
+pub use output::{Format, rendered};
+pub use pool::PoolStatusArguments;
 pub use session::{FindSettings, Settings};
 pub use snapshot::SnapshotArguments;
 pub use top::TopArguments;
@@ -46,6 +49,7 @@ pub enum Command {
     Snapshot(SnapshotArguments),
     Group(GroupArguments),
     NodeInfo(NodeInfoArguments),
+    PoolStatus(PoolStatusArguments),
     Top(TopArguments),
     Events(EventsArguments),
 }
@@ -73,6 +77,7 @@ async fn carry_out(command: Command, find: FindSettings<'_>) -> failure::Result<
         Command::Snapshot(arguments) => snapshot::run(arguments, find).await,
         Command::Group(arguments) => group::run(arguments, find).await,
         Command::NodeInfo(arguments) => node::run(&arguments, find).await,
+        Command::PoolStatus(arguments) => pool::run(&arguments, find).await,
         Command::Top(arguments) => top::run(&arguments, find).await,
         Command::Events(arguments) => events::run(&arguments, find).await,
     }

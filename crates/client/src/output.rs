@@ -14,7 +14,7 @@ use crate::terminal::Style;
 pub(crate) use table::Table;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
     /// For people; may change between releases
     #[default]
     Table,
@@ -57,6 +57,13 @@ impl Answer {
         }
         text
     }
+}
+
+/// For commands that call no plugin. `text` is the table.
+pub fn rendered(format: Format, ids: Vec<String>, value: &impl Serialize, text: String) -> String {
+    // Only a value that is no JSON fails, such as a map with keys that are no text.
+    let answer = Answer::new(ids, value, text);
+    answer.map(|answer| answer.rendered(format)).unwrap_or_default()
 }
 
 /// How results are shown.

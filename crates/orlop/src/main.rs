@@ -71,7 +71,7 @@ enum Command {
     /// What happened: calls that changed something, health, pools, peers; with -f as it happens
     Events(orlop_client::EventsArguments),
 
-    /// Look at pools, or take over one that comes from another machine
+    /// Pools: their state and space, what is on them, or take over one that comes from another machine
     #[command(subcommand)]
     Pool(pool_command::PoolCommand),
 
@@ -163,7 +163,10 @@ fn main() -> ExitCode {
         Command::Group(arguments) => client_command::run(orlop_client::Command::Group(arguments)),
         Command::Top(arguments) => client_command::run(orlop_client::Command::Top(arguments)),
         Command::Events(arguments) => client_command::run(orlop_client::Command::Events(arguments)),
-        Command::Pool(command) => pool_command::run(command),
+        Command::Pool(pool_command::PoolCommand::Status(arguments)) => {
+            client_command::run(orlop_client::Command::PoolStatus(arguments))
+        }
+        Command::Pool(pool_command::PoolCommand::Directory(command)) => pool_command::run(command),
         Command::Node(node_command::NodeCommand::Info(arguments)) => {
             client_command::run(orlop_client::Command::NodeInfo(arguments))
         }

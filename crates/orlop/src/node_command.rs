@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use orlop_client::Format;
 use orlop_csi::proto::peer;
 use orlop_csi::{ClusterMemory, Routes};
 use orlop_model::PoolId;
 use orlop_router::{Informed, Peers, PeersConfig};
+use serde::Serialize;
 
 use crate::config::{self, Config, ConfigError};
 use crate::doctor::{NOT_EXAMINED, Printer};
@@ -29,6 +31,10 @@ pub(crate) enum ClusterCommand {
     List {
         #[command(flatten)]
         common: Common,
+
+        /// How to show the result
+        #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
+        output: Format,
     },
 
     /// Let deletes of volumes succeed whose node is gone for good
@@ -57,7 +63,7 @@ pub(crate) struct Common {
 }
 
 pub(crate) fn run(command: ClusterCommand) -> ExitCode {
-    let (ClusterCommand::List { common } | ClusterCommand::Forget { common, .. }) = &command;
+    let (ClusterCommand::List { common, .. } | ClusterCommand::Forget { common, .. }) = &command;
     let loaded = config::load_without_endpoint(common.config.as_deref());
     let config = match loaded {
         Ok((config, _)) => config,
@@ -86,7 +92,7 @@ async fn carry_out(
 ) -> Result<(), ConfigError> {
     let peers = find_peers(config).await?;
     match command {
-        ClusterCommand::List { .. } => list(&peers, printer),
+        ClusterCommand::List { output, .. } => list(&peers, output, printer),
         ClusterCommand::Forget { node, pools, .. } => {
             return forget(&peers, &node, &pools, printer).await;
         }
@@ -96,7 +102,8 @@ async fn carry_out(
 
 async fn find_peers(config: &Config) -> Result<Peers, ConfigError> {
     let none = || {
-        let problem = "is not set, so this daemon has no peers; name them as HOST:PORT";
+        let problem = "is not set, so this daemon has no peers; name them as HOST:PORT. `orlop node info` shows this \
+                       node alone";
         config.origin.locate(ConfigError::new("ORLOP_PEERS", problem))
     };
     let given = config.peers.as_ref().filter(|peers| !peers.addresses.is_empty());
@@ -116,25 +123,96 @@ async fn find_peers(config: &Config) -> Result<Peers, ConfigError> {
     Ok(peers)
 }
 
-fn list(peers: &Peers, printer: &Printer) {
-    for member in peers.described() {
-        let state = match member.away.as_str() {
-            "" => "ready".to_owned(),
-            why => format!("unreachable: {why}"),
-        };
-        printer.say(format!("{}  {}  {state}", member.node_id, pools_of(&member)));
-    }
-    for (address, why) in peers.silent() {
-        printer.say(format!("{address}  no answer: {why}"));
-    }
-    for (pool, node) in peers.forgotten() {
-        printer.say(format!("{node}  pool {pool}  forgotten"));
+#[derive(Serialize)]
+struct Nodes {
+    nodes: Vec<ListedNode>,
+    /// Addresses at which no daemon has answered yet.
+    silent: Vec<SilentAddress>,
+    forgotten: Vec<ForgottenPool>,
+}
+
+#[derive(Serialize)]
+struct ListedNode {
+    node_id: String,
+    pools: Vec<ListedPool>,
+    ready: bool,
+    /// Why it is not.
+    problem: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ListedPool {
+    name: String,
+    id: String,
+}
+
+#[derive(Serialize)]
+struct SilentAddress {
+    address: String,
+    problem: String,
+}
+
+#[derive(Serialize)]
+struct ForgottenPool {
+    node_id: String,
+    pool_id: String,
+}
+
+fn list(peers: &Peers, format: Format, printer: &Printer) {
+    let nodes = Nodes::of(peers);
+    let ids = nodes.nodes.iter().map(|node| node.node_id.clone()).collect();
+    let text = orlop_client::rendered(format, ids, &nodes, nodes.lines().join("\n"));
+    if !text.is_empty() {
+        printer.say(text.trim_end());
     }
 }
 
-fn pools_of(member: &peer::Member) -> String {
-    let pool = |pool: &peer::Pool| format!("{} ({})", pool.name, pool.id);
-    match member.pools.as_slice() {
+impl Nodes {
+    fn of(peers: &Peers) -> Self {
+        let node = |member: peer::Member| ListedNode {
+            ready: member.away.is_empty(),
+            problem: Some(member.away).filter(|why| !why.is_empty()),
+            pools: member
+                .pools
+                .into_iter()
+                .map(|pool| ListedPool { name: pool.name, id: pool.id })
+                .collect(),
+            node_id: member.node_id,
+        };
+        let silent = |(address, problem)| SilentAddress { address, problem };
+        let forgotten = |(pool, node): (PoolId, String)| ForgottenPool {
+            node_id: node,
+            pool_id: pool.to_string(),
+        };
+        Self {
+            nodes: peers.described().into_iter().map(node).collect(),
+            silent: peers.silent().into_iter().map(silent).collect(),
+            forgotten: peers.forgotten().into_iter().map(forgotten).collect(),
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let node = |node: &ListedNode| {
+            let state = match &node.problem {
+                None => "ready".to_owned(),
+                Some(why) => format!("unreachable: {why}"),
+            };
+            format!("{}  {}  {state}", node.node_id, pools_of(node))
+        };
+        let silent = |it: &SilentAddress| format!("{}  no answer: {}", it.address, it.problem);
+        let forgotten =
+            |it: &ForgottenPool| format!("{}  pool {}  forgotten", it.node_id, it.pool_id);
+        let nodes = self.nodes.iter().map(node);
+        nodes
+            .chain(self.silent.iter().map(silent))
+            .chain(self.forgotten.iter().map(forgotten))
+            .collect()
+    }
+}
+
+fn pools_of(node: &ListedNode) -> String {
+    let pool = |pool: &ListedPool| format!("{} ({})", pool.name, pool.id);
+    match node.pools.as_slice() {
         [] => "no pool".to_owned(),
         pools => pools.iter().map(pool).collect::<Vec<_>>().join(", "),
     }

@@ -3,11 +3,15 @@
 //! Where a volume can be used is not in the pool: it follows from who serves it. What a pool
 //! brings along from its old machine are publications to nodes there, and those are cleared.
 
+mod listing;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use orlop_model::{Bytes, Error, Finding, Reason, Topology};
+use orlop_client::Format;
+use orlop_model::{Error, Finding, Reason, Topology};
 use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, Inspection, LastOwner, ServedBefore};
+use serde::Serialize;
 
 use crate::complain;
 use crate::config::{self, Config, PoolConfig};
@@ -15,6 +19,7 @@ use crate::doctor::{
     FINDINGS, Line, NOT_EXAMINED, Printer, RepairOutcome, contents, hint_at_root, judged,
 };
 use crate::served_before::remember_served_pools;
+use listing::{ListedPool, ShownPool, space, space_text};
 
 const DOCTOR: &str = "orlop doctor --repair";
 /// What the doctor calls a publication to a node that does not have the pool.
@@ -22,8 +27,23 @@ const FOREIGN_PUBLICATION: &str = "foreign-publication";
 
 #[derive(clap::Subcommand)]
 pub(crate) enum PoolCommand {
-    /// List the configured pools, with their ids
-    List(Around),
+    /// Show how the pools of a running daemon are, and what they have: free, stored, shared, promised
+    Status(orlop_client::PoolStatusArguments),
+
+    #[command(flatten)]
+    Directory(DirectoryCommand),
+}
+
+/// These read the pools themselves, whether or not a daemon serves them.
+#[derive(clap::Subcommand)]
+pub(crate) enum DirectoryCommand {
+    /// List the configured pools, with their ids, also while no daemon runs
+    List {
+        #[command(flatten)]
+        around: Around,
+        #[command(flatten)]
+        form: Form,
+    },
 
     /// Show a pool's id, the node that served it last, its volumes, and what is wrong with it
     Show {
@@ -31,6 +51,8 @@ pub(crate) enum PoolCommand {
         path: PathBuf,
         #[command(flatten)]
         around: Around,
+        #[command(flatten)]
+        form: Form,
     },
 
     /// Take over a pool whose disk comes from another machine; only shows what it would do
@@ -53,17 +75,24 @@ pub(crate) struct Around {
     config: Option<PathBuf>,
 }
 
-pub(crate) fn run(command: PoolCommand) -> ExitCode {
+#[derive(clap::Args)]
+pub(crate) struct Form {
+    /// How to show the result
+    #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Format,
+}
+
+pub(crate) fn run(command: DirectoryCommand) -> ExitCode {
     let around = match &command {
-        PoolCommand::List(around)
-        | PoolCommand::Show { around, .. }
-        | PoolCommand::Adopt { around, .. } => around,
+        DirectoryCommand::List { around, .. }
+        | DirectoryCommand::Show { around, .. }
+        | DirectoryCommand::Adopt { around, .. } => around,
     };
     let loaded = config::load_without_endpoint(around.config.as_deref()).and_then(|(config, _)| {
         // The other commands name a directory.
         match command {
-            PoolCommand::List(_) => config::require_pool(&config)?,
-            PoolCommand::Show { .. } | PoolCommand::Adopt { .. } => {}
+            DirectoryCommand::List { .. } => config::require_pool(&config)?,
+            DirectoryCommand::Show { .. } | DirectoryCommand::Adopt { .. } => {}
         }
         Ok(config)
     });
@@ -78,9 +107,9 @@ pub(crate) fn run(command: PoolCommand) -> ExitCode {
         Err(error) => return complain(NOT_EXAMINED, &error),
     };
     let done = match command {
-        PoolCommand::List(_) => Ok(list(&config, &printer)),
-        PoolCommand::Show { path, .. } => show(&config, &path, &printer),
-        PoolCommand::Adopt { path, yes, .. } => adopt(&config, &path, yes, &printer),
+        DirectoryCommand::List { form, .. } => Ok(list(&config, form.output, &printer)),
+        DirectoryCommand::Show { path, form, .. } => show(&config, &path, form.output, &printer),
+        DirectoryCommand::Adopt { path, yes, .. } => adopt(&config, &path, yes, &printer),
     };
     // Only now, as the pool's lock is gone.
     printer.finish();
@@ -94,43 +123,26 @@ pub(crate) fn run(command: PoolCommand) -> ExitCode {
     }
 }
 
-fn list(config: &Config, printer: &Printer) -> ExitCode {
-    let mut code = ExitCode::SUCCESS;
-    for pool in &config.pools {
-        match pool {
-            PoolConfig::Image(pool) => {
-                let id = match ImagePool::id_at(&pool.path) {
-                    Ok(Some(id)) => format!("id {id}{}", space(&pool.path)),
-                    Ok(None) => match absent(pool) {
-                        Some(before) => {
-                            code = ExitCode::from(NOT_EXAMINED);
-                            format!(
-                                "absent: pool {} was served here since this machine started; mount \
-                                 its disk",
-                                before.id
-                            )
-                        }
-                        None => "no pool yet".to_owned(),
-                    },
-                    // The others are listed all the same.
-                    Err(error) => {
-                        code = ExitCode::from(NOT_EXAMINED);
-                        format!("cannot be read: {error}")
-                    }
-                };
-                printer.say(format!("{} image {}: {id}", pool.name, pool.path.display()));
-            }
-            PoolConfig::Rbd(pool) => printer.say(format!("{} rbd {}", pool.name, pool.pool)),
-        }
-    }
-    code
+fn list(config: &Config, format: Format, printer: &Printer) -> ExitCode {
+    let pools: Vec<ListedPool> = config.pools.iter().map(ListedPool::of).collect();
+    let is_any_unread = pools.iter().any(|pool| pool.problem.is_some());
+    let ids = pools.iter().filter_map(|pool| pool.id.clone()).collect();
+    let lines: Vec<String> = pools.iter().map(ListedPool::line).collect();
+    print(printer, format, ids, &pools, &lines);
+    if is_any_unread { ExitCode::from(NOT_EXAMINED) } else { ExitCode::SUCCESS }
 }
 
-/// As far as it is known: the image of a managed pool is mounted while it is served.
-fn space(path: &Path) -> String {
-    match ImagePool::space_at(path) {
-        Ok(Some((free, total))) => format!(", {} free of {}", Bytes(free), Bytes(total)),
-        Ok(None) | Err(_) => String::new(),
+/// Prints the whole result at once. Ids may be none, which prints nothing.
+fn print(
+    printer: &Printer,
+    format: Format,
+    ids: Vec<String>,
+    value: &impl Serialize,
+    lines: &[String],
+) {
+    let text = orlop_client::rendered(format, ids, value, lines.join("\n"));
+    if !text.is_empty() {
+        printer.say(text.trim_end());
     }
 }
 
@@ -142,11 +154,23 @@ fn absent(pool: &ImagePoolConfig) -> Option<&ServedBefore> {
     pool.served_before.iter().find(|before| !before.paths.iter().any(|path| is_at(path, before)))
 }
 
-fn show(config: &Config, path: &Path, printer: &Printer) -> orlop_model::Result<ExitCode> {
+fn show(
+    config: &Config,
+    path: &Path,
+    format: Format,
+    printer: &Printer,
+) -> orlop_model::Result<ExitCode> {
     let (_, mut inspection) = inspect(config, path)?;
-    describe(path, &inspection, printer);
-    Ok(print_findings(&mut inspection, printer, |finding| (judged(finding, false), DOCTOR))
-        .exit_code())
+    let mut lines = description(path, &inspection);
+    let findings: Vec<Line> = std::mem::take(&mut inspection.findings)
+        .into_iter()
+        .map(|finding| judged(finding, false))
+        .collect();
+    lines.extend(findings.iter().map(|line| line.text(DOCTOR)));
+    let shown = ShownPool::of(path, &inspection, &findings);
+    print(printer, format, vec![inspection.id.to_string()], &shown, &lines);
+    let is_sound = findings.is_empty();
+    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::from(FINDINGS) })
 }
 
 fn adopt(
@@ -225,18 +249,19 @@ fn is_at(pool: &ImagePoolConfig, path: &Path) -> bool {
 }
 
 fn describe(path: &Path, inspection: &Inspection, printer: &Printer) {
-    printer.say(format!("pool at {}: id {}{}", path.display(), inspection.id, space(path)));
-    match &inspection.last_owner {
+    description(path, inspection).into_iter().for_each(|line| printer.say(line));
+}
+
+fn description(path: &Path, inspection: &Inspection) -> Vec<String> {
+    let free = space_text(space(path));
+    let mut lines = vec![format!("pool at {}: id {}{free}", path.display(), inspection.id)];
+    lines.push(match &inspection.last_owner {
         Some(before) => {
-            printer.say(format!(
-                "last served as pool {:?} by {}",
-                before.name,
-                shown(&before.topology)
-            ));
+            format!("last served as pool {:?} by {}", before.name, shown(&before.topology))
         }
-        None => printer.say("there is no record of which node served it last"),
-    }
-    printer.say(contents(inspection));
+        None => "there is no record of which node served it last".to_owned(),
+    });
+    lines.push(contents(inspection));
     for volume in &inspection.volumes {
         let nodes: Vec<&str> = volume.published.keys().map(|node| node.as_str()).collect();
         let published = match nodes.as_slice() {
@@ -244,9 +269,9 @@ fn describe(path: &Path, inspection: &Inspection, printer: &Printer) {
             nodes => format!(", published to {}", nodes.join(", ")),
         };
         let name = volume.name.as_str();
-        printer
-            .say(format!("  {} {name:?}: {} bytes{published}", volume.id, volume.capacity_bytes));
+        lines.push(format!("  {} {name:?}: {} bytes{published}", volume.id, volume.capacity_bytes));
     }
+    lines
 }
 
 fn shown(topology: &Topology) -> String {

@@ -83,6 +83,18 @@ async fn a_copy_of_a_pool_that_is_served_here_is_refused() {
     assert!(listed.stdout.contains(path), "{listed:?}");
     let shown = launch.run(&["pool", "show", path]);
     assert!(shown.stdout.contains("1 volume,"), "{shown:?}");
+    let json = |words: &[&str]| -> serde_json::Value {
+        let ran = launch.run(&[words, &["--output", "json"]].concat());
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+    };
+    let listed = json(&["pool", "list"]);
+    assert_eq!((&listed[0]["at"], &listed[0]["kind"]), (&path.into(), &"image".into()));
+    assert!(listed[0]["free_bytes"].as_u64().unwrap() > 0, "{listed}");
+    let shown = json(&["pool", "show", path]);
+    assert_eq!((&shown["id"], &shown["in_use"]), (&listed[0]["id"], &true.into()));
+    assert_eq!(shown["volumes"].as_array().unwrap().len(), 1, "{shown}");
+    let ids = launch.run(&["pool", "list", "--output", "name"]).stdout;
+    assert_eq!(ids.trim_end(), listed[0]["id"].as_str().unwrap());
     let nothing = launch.run(&["pool", "show", "/proc"]);
     assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
 }

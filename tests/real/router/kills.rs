@@ -125,6 +125,11 @@ async fn a_node_that_is_gone_for_good_is_forgotten() {
     let line = |node: &str| listed.stdout.lines().find(|line| line.starts_with(node)).unwrap();
     assert!(line("node-a").ends_with("ready"), "{}", listed.stdout);
     assert!(line("node-b").contains("unreachable: "), "{}", listed.stdout);
+    let listed = cluster.router.launch().run(&["node", "list", "--output", "json"]);
+    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    let state = |node: usize| (&listed["nodes"][node]["node_id"], &listed["nodes"][node]["ready"]);
+    assert_eq!(state(0), (&"node-a".into(), &true.into()), "{listed}");
+    assert_eq!(state(1), (&"node-b".into(), &false.into()), "{listed}");
     let unknown = cluster.router.launch().run(&["node", "forget", "node-c"]);
     assert!(unknown.stderr.contains("--pool"), "{}", unknown.stderr);
     // The other node takes a few seconds to see that it is away.

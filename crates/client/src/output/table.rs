@@ -4,7 +4,13 @@ use crate::terminal::{Style, printable};
 
 pub(crate) struct Table {
     head: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    cells: Vec<String>,
+    /// It needs attention.
+    is_bad: bool,
 }
 
 impl Table {
@@ -13,8 +19,12 @@ impl Table {
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.judged_row(cells, false);
+    }
+
+    pub(crate) fn judged_row<const N: usize>(&mut self, cells: [String; N], is_bad: bool) {
         let text = |cell: String| if cell.is_empty() { "-".to_owned() } else { printable(&cell) };
-        self.rows.push(cells.into_iter().map(text).collect());
+        self.rows.push(Row { cells: cells.into_iter().map(text).collect(), is_bad });
     }
 
     /// `empty` is said in place of a table without rows.
@@ -23,8 +33,11 @@ impl Table {
             return empty.to_owned();
         }
         let width = |column: usize| {
-            let cells =
-                self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+            let cells = self
+                .rows
+                .iter()
+                .filter_map(|row| row.cells.get(column))
+                .map(|cell| cell.chars().count());
             cells.chain(self.head.get(column).map(|head| head.len())).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
@@ -35,10 +48,8 @@ impl Table {
         let mut text = style.heading(&line(self.head.clone()));
         for row in &self.rows {
             text.push('\n');
-            let line = line(row.iter().map(String::as_str).collect());
-            // What needs a look.
-            let is_bad = row.iter().any(|cell| cell.starts_with("abnormal"));
-            text.push_str(&if is_bad { style.bad(&line) } else { line });
+            let line = line(row.cells.iter().map(String::as_str).collect());
+            text.push_str(&if row.is_bad { style.bad(&line) } else { line });
         }
         text
     }
