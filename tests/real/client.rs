@@ -6,6 +6,7 @@ mod failures;
 mod file_diff;
 mod generated;
 mod groups;
+mod health;
 mod interrupted;
 mod lists;
 mod mounts;

@@ -1,11 +1,12 @@
 //! Which snapshots and volumes came from a volume, and what came from those.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orlop_model::Bytes;
 use serde::Serialize;
 
 use crate::inventory::{Snapshot, Source, Volume};
+use crate::monitor::Footprint;
 use crate::terminal::printable;
 
 #[derive(Debug, Serialize)]
@@ -15,9 +16,12 @@ pub(crate) struct Copy {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     size_bytes: u64,
-    /// Of a volume; where the plugin tells it.
+    /// `None`: the plugin does not say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     used_bytes: Option<u64>,
+    /// Of these, what nothing else has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exclusive_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     created: Option<String>,
     copies: Vec<Copy>,
@@ -26,6 +30,8 @@ pub(crate) struct Copy {
 pub(crate) struct Family<'a> {
     pub(crate) volumes: &'a [Volume],
     pub(crate) snapshots: &'a [Snapshot],
+    /// By id, as far as they are known.
+    pub(crate) footprints: &'a BTreeMap<String, Footprint>,
 }
 
 impl Family<'_> {
@@ -35,6 +41,14 @@ impl Family<'_> {
 
     pub(crate) fn of_snapshot(&self, id: &str) -> Vec<Copy> {
         self.below(&Source::Snapshot(id.to_owned()), &mut BTreeSet::new())
+    }
+
+    fn used(&self, id: &str) -> Option<u64> {
+        self.footprints.get(id).map(|footprint| footprint.used_bytes)
+    }
+
+    fn exclusive(&self, id: &str) -> Option<u64> {
+        self.footprints.get(id).map(|footprint| footprint.exclusive_bytes)
     }
 
     /// Each object once: a name may have been used again, so that a plugin's ids can form a circle.
@@ -48,7 +62,8 @@ impl Family<'_> {
                         id: snapshot.id.clone(),
                         name: snapshot.name.clone(),
                         size_bytes: snapshot.size_bytes,
-                        used_bytes: None,
+                        used_bytes: self.used(&snapshot.id),
+                        exclusive_bytes: self.exclusive(&snapshot.id),
                         created: Some(snapshot.created.clone()),
                         copies: self.below(&Source::Snapshot(snapshot.id.clone()), seen),
                     });
@@ -62,7 +77,8 @@ impl Family<'_> {
                     id: volume.id.clone(),
                     name: volume.name.clone(),
                     size_bytes: volume.size_bytes,
-                    used_bytes: volume.used_bytes,
+                    used_bytes: self.used(&volume.id).or(volume.used_bytes),
+                    exclusive_bytes: self.exclusive(&volume.id),
                     created: None,
                     copies: self.below(&Source::Volume(volume.id.clone()), seen),
                 });
@@ -79,7 +95,12 @@ pub(crate) fn drawn(copies: &[Copy], before: &str) -> String {
         let is_last = index + 1 == copies.len();
         let (branch, further) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         let created = copy.created.as_ref().map(|it| format!(", {it}")).unwrap_or_default();
-        let used = copy.used_bytes.map(|it| format!(", {} used", Bytes(it))).unwrap_or_default();
+        let used = copy.used_bytes.map(|used| {
+            let parts = copy.exclusive_bytes.map(|exclusive| Footprint::parts(used, exclusive));
+            let parts = parts.map(|parts| format!(": {parts}")).unwrap_or_default();
+            format!(", {} used{parts}", Bytes(used))
+        });
+        let used = used.unwrap_or_default();
         let name = copy.name.as_ref().map(|it| printable(&format!("{it}, "))).unwrap_or_default();
         text.push_str(&format!(
             "{before}{branch}{} {} ({name}{}{used}{created})\n",

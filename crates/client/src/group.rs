@@ -14,7 +14,7 @@ use crate::plugin::Offer;
 use crate::resolve::Match;
 use crate::session::{Change, Common, Destroy, FindSettings, Session, Watch};
 use crate::terminal::confirm;
-use crate::{pairs, resolve};
+use crate::{monitor, pairs, resolve};
 
 /// Group snapshots of any CSI plugin
 #[derive(Debug, clap::Args)]
@@ -142,7 +142,12 @@ async fn show(session: &Session, id: &str) -> Result<Answer> {
     };
     let doing = format!("show group snapshot {id}");
     let answer = session.plugin.ask(&doing, request, send).await?;
-    let group = of_wire(answer.into_inner().group_snapshot, &doing)?;
+    let mut group = of_wire(answer.into_inner().group_snapshot, &doing)?;
+    let mut known = monitor::snapshots(&session.plugin).await;
+    for snapshot in &mut group.snapshots {
+        let found = known.remove(&snapshot.id);
+        snapshot.consistency = found.map(|found| found.consistency);
+    }
     described(session, group, "group snapshot")
 }
 

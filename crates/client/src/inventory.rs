@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
 use orlop_csi::proto::csi::v1::volume_content_source::Type;
-use orlop_csi::proto::monitor::ListVolumeUsageRequest;
-use orlop_csi::proto::monitor::monitor_client::MonitorClient;
 use orlop_csi::{LIMITS_KEY, NAME_KEY};
 use orlop_model::{SnapshotId, VolumeId};
 use serde::Serialize;
 use tonic::metadata::MetadataMap;
 
 use crate::failure::{Failure, Result};
+use crate::health::Problem;
+use crate::monitor;
 use crate::plugin::{Offer, Plugin};
 use crate::terminal::printable;
 
 /// How many entries one page of a list has.
-const PAGE: i32 = 500;
-/// How many objects of a list are requested one by one for their names.
+pub(crate) const PAGE: i32 = 500;
+/// How many objects are requested one by one for their names, if the plugin does not list them.
 const MAX_NAMES: usize = 200;
 const CONSISTENCY_KEY: &str = "orlop-consistency";
 
@@ -32,9 +32,15 @@ pub(crate) struct Volume {
     /// Bytes that it takes in its pool, including those that it shares with copies. `None`: the plugin does not say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) used_bytes: Option<u64>,
+    /// Of these, the bytes that nothing else has: deleting the volume frees them. Only in `volume show`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) exclusive_bytes: Option<u64>,
     pub(crate) source: Option<Source>,
     pub(crate) published_nodes: Vec<String>,
     pub(crate) condition: Option<Condition>,
+    /// As the health calls of CSI 1.13 have it; where the plugin has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) problems: Option<Vec<Problem>>,
     pub(crate) topology: Vec<BTreeMap<String, String>>,
     pub(crate) context: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,9 +87,11 @@ impl Volume {
             name: None,
             size_bytes: bytes(volume.capacity_bytes),
             used_bytes: None,
+            exclusive_bytes: None,
             source,
             published_nodes: Vec::new(),
             condition: None,
+            problems: None,
             topology: volume.accessible_topology.into_iter().map(|it| it.segments).collect(),
             context: volume.volume_context,
             limits: None,
@@ -104,6 +112,11 @@ impl Volume {
         let condition =
             condition.map(|it| Condition { abnormal: it.abnormal, message: it.message });
         Self { published_nodes: nodes, condition, ..self }
+    }
+
+    pub(crate) fn is_abnormal(&self) -> bool {
+        self.problems.as_ref().is_some_and(|problems| !problems.is_empty())
+            || self.condition.as_ref().is_some_and(|condition| condition.abnormal)
     }
 
     /// `pvc-1 (v-...)`, or the id alone.
@@ -196,13 +209,22 @@ pub(crate) async fn snapshots(plugin: &Plugin, of: Option<&str>) -> Result<Vec<S
     }
 }
 
-/// With their names, if the plugin says them. ListVolumes has no field for names, so each volume is requested.
-async fn named_volumes(plugin: &Plugin) -> Result<Vec<Volume>> {
+/// With their names, if the plugin says them. ListVolumes has no field for names, so each volume that the monitor does not
+/// name is requested.
+pub(crate) async fn named_volumes(plugin: &Plugin) -> Result<Vec<Volume>> {
     let mut listed = volumes(plugin).await?;
+    let mut known = monitor::volumes(plugin).await;
+    for volume in &mut listed {
+        if let Some(found) = known.remove(&volume.id) {
+            volume.name = Some(found.name);
+            volume.limits = Some(found.limits);
+            volume.used_bytes = Some(found.used_bytes);
+        }
+    }
     if !plugin.offers(Offer::GetVolume) {
         return Ok(listed);
     }
-    for entry in listed.iter_mut().take(MAX_NAMES) {
+    for entry in listed.iter_mut().filter(|entry| entry.name.is_none()).take(MAX_NAMES) {
         match volume(plugin, &entry.id).await {
             Ok(Volume { name: Some(name), limits, .. }) => {
                 entry.name = Some(name);
@@ -218,34 +240,21 @@ async fn named_volumes(plugin: &Plugin) -> Result<Vec<Volume>> {
     Ok(listed)
 }
 
-pub(crate) async fn named_volumes_with_usage(plugin: &Plugin) -> Result<Vec<Volume>> {
-    let mut listed = named_volumes(plugin).await?;
-    let usage = volume_usage(plugin).await;
-    for volume in &mut listed {
-        volume.used_bytes = usage.get(&volume.id).copied();
-    }
-    Ok(listed)
-}
-
-/// How much each volume takes of its pool, by id; empty if the plugin does not say it.
-pub(crate) async fn volume_usage(plugin: &Plugin) -> BTreeMap<String, u64> {
-    let send = |channel, request| async move {
-        MonitorClient::new(channel).list_volume_usage(request).await
-    };
-    let asked = plugin.ask(&"read the usage of volumes", ListVolumeUsageRequest {}, send).await;
-    // A list without it is better than none.
-    let listed = asked.map(|answer| answer.into_inner().volumes).unwrap_or_default();
-    listed.into_iter().map(|volume| (volume.volume_id, volume.used_bytes)).collect()
-}
-
 /// As [`named_volumes`], the oldest first.
 pub(crate) async fn named_snapshots(plugin: &Plugin, of: Option<&str>) -> Result<Vec<Snapshot>> {
     let mut listed = snapshots(plugin, of).await?;
     listed.sort_by(|a, b| a.created.cmp(&b.created));
+    let mut known = monitor::snapshots(plugin).await;
+    for snapshot in &mut listed {
+        if let Some(found) = known.remove(&snapshot.id) {
+            snapshot.name = Some(found.name);
+            snapshot.consistency = Some(found.consistency);
+        }
+    }
     if !plugin.offers(Offer::GetSnapshot) {
         return Ok(listed);
     }
-    for entry in listed.iter_mut().take(MAX_NAMES) {
+    for entry in listed.iter_mut().filter(|entry| entry.name.is_none()).take(MAX_NAMES) {
         match snapshot(plugin, &entry.id).await {
             Ok(found) if found.name.is_some() => *entry = found,
             Ok(_) if entry.id.parse::<SnapshotId>().is_err() => break,
@@ -256,7 +265,7 @@ pub(crate) async fn named_snapshots(plugin: &Plugin, of: Option<&str>) -> Result
 }
 
 /// A plugin that returns the same token again would be called without end.
-fn check_token(doing: &str, before: &str, next: &str) -> Result<()> {
+pub(crate) fn check_token(doing: &str, before: &str, next: &str) -> Result<()> {
     match !next.is_empty() && before == next {
         true => Err(Failure::failed(format!(
             "cannot {doing}: the plugin returns the same page token again"

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::failure::Result;
+use crate::health::{self, Problem};
 use crate::output::Answer;
 use crate::pairs;
 use crate::session::{Common, FindSettings, Session};
+use crate::terminal::{Style, printable};
 
 #[derive(Debug, clap::Args)]
 pub struct NodeInfoArguments {
@@ -25,6 +27,8 @@ struct Node {
     topology: BTreeMap<String, String>,
     controller: Vec<String>,
     node: Vec<String>,
+    /// What is wrong with the storage of the node; null where the plugin does not say.
+    problems: Option<Vec<Problem>>,
 }
 
 pub(crate) async fn run(arguments: &NodeInfoArguments, find: FindSettings<'_>) -> Result<()> {
@@ -39,6 +43,7 @@ pub(crate) async fn run(arguments: &NodeInfoArguments, find: FindSettings<'_>) -
         topology: info.accessible_topology.unwrap_or_default().segments,
         controller: session.plugin.offered(),
         node: offers.iter().map(|it| it.as_str_name().to_owned()).collect(),
+        problems: health::of_storage(&session.plugin).await,
     };
     let most = match node.max_volumes {
         0 => "no limit".to_owned(),
@@ -53,5 +58,20 @@ pub(crate) async fn run(arguments: &NodeInfoArguments, find: FindSettings<'_>) -
         node.controller.join(" "),
         node.node.join(" "),
     );
+    let text = format!("{text}{}", storage(&node, session.output.style));
     session.show(&Answer::new(vec![node.node_id.clone()], &node, text)?)
+}
+
+/// A line for each problem of the node's storage.
+fn storage(node: &Node, style: Style) -> String {
+    match node.problems.as_deref() {
+        None => String::new(),
+        Some([]) => "\nstorage     normal".to_owned(),
+        Some(problems) => {
+            let line = |problem: &Problem| {
+                format!("\nstorage     {}", style.bad(&printable(&problem.text())))
+            };
+            problems.iter().map(line).collect()
+        }
+    }
 }

@@ -3,11 +3,11 @@
 use orlop_model::{NameDigest, SnapshotId, VolumeId};
 
 use crate::failure::{Failure, Result};
-use crate::inventory;
 use crate::plugin::{Offer, Plugin};
 use crate::terminal::printable;
+use crate::{inventory, monitor};
 
-/// Names are requested one by one. Of more objects than this, they are not requested.
+/// Names that the plugin does not list are requested one by one. Of more objects than this, they are not requested.
 const MAX_NAMES: usize = 500;
 const MAX_CANDIDATES: usize = 10;
 /// The beginning of a digest must have this length, because names such as `c` or `db` begin the digests of other volumes.
@@ -78,11 +78,17 @@ async fn find_volume(plugin: &Plugin, given: &str, wanted: Match) -> Result<Stri
     if let Some(id) = by_id(Kind::Volume, given, &ids, wanted)? {
         return Ok(id);
     }
-    let mut named = Vec::new();
+    let mut known = monitor::volumes(plugin).await;
+    let (mut named, mut requested) = (Vec::new(), 0);
     for id in ids {
-        let is_asked = named.len() < MAX_NAMES && plugin.offers(Offer::GetVolume);
+        if let Some(volume) = known.remove(&id) {
+            named.push(Candidate { id, name: Some(volume.name) });
+            continue;
+        }
+        let is_requested = requested < MAX_NAMES && plugin.offers(Offer::GetVolume);
+        requested += 1;
         // The name of a volume that cannot be read is not known. One that was deleted since is skipped.
-        let name = match is_asked {
+        let name = match is_requested {
             true => match inventory::volume(plugin, &id).await {
                 Ok(found) => found.name,
                 Err(failure) if failure.is_not_found() => continue,
@@ -112,10 +118,16 @@ async fn find_snapshot(plugin: &Plugin, given: &str, wanted: Match) -> Result<St
     if let Some(id) = by_id(Kind::Snapshot, given, &ids, wanted)? {
         return Ok(id);
     }
-    let mut named = Vec::new();
+    let mut known = monitor::snapshots(plugin).await;
+    let (mut named, mut requested) = (Vec::new(), 0);
     for id in ids {
-        let is_asked = named.len() < MAX_NAMES && plugin.offers(Offer::GetSnapshot);
-        let name = match is_asked {
+        if let Some(snapshot) = known.remove(&id) {
+            named.push(Candidate { id, name: Some(snapshot.name) });
+            continue;
+        }
+        let is_requested = requested < MAX_NAMES && plugin.offers(Offer::GetSnapshot);
+        requested += 1;
+        let name = match is_requested {
             true => match inventory::snapshot(plugin, &id).await {
                 Ok(found) => found.name,
                 Err(failure) if failure.is_not_found() => continue,

@@ -23,6 +23,11 @@ async fn a_group_is_taken_listed_shown_and_deleted() {
     assert_eq!(at.id(&["group", "show", "both"]), id);
     let shown = at.json(&["group", "show", &id[..14]]);
     assert_eq!(shown["snapshots"].as_array().unwrap().len(), 2);
+    for index in 0..2 {
+        let guarantee =
+            |group: &serde_json::Value| group["snapshots"][index]["consistency"].clone();
+        assert_eq!(guarantee(&shown), guarantee(&made), "{shown}");
+    }
     let member = made["snapshots"][0]["id"].as_str().unwrap();
     let why = at.fails(3, &["snapshot", "delete", member, "--yes"]);
     assert!(why.contains("the plugin refused it ("), "{why}");

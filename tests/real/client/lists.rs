@@ -88,6 +88,12 @@ async fn every_page_of_a_long_list_is_read() {
         );
     }
     let at = Terminal { pool, daemon };
+    // The beginning of a name is enough, however many there are.
+    let last = at.id(&["volume", "create", "wanted-by-its-beginning", "--size", "1MiB", "--block"]);
+    assert_eq!(at.id(&["volume", "show", "wanted-by"]), last);
+    let all = at.json(&["volume", "list"]);
+    assert!(all.as_array().unwrap().iter().all(|it| it["name"].is_string()), "{all}");
+    made.push(last);
     let printed = at.ok(&["volume", "list", "-o", "name"]);
     let mut listed: Vec<&str> = printed.lines().collect();
     listed.sort_unstable();

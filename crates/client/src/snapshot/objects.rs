@@ -11,6 +11,7 @@ use crate::capability::Access;
 use crate::copies::{self, Copy, Family};
 use crate::failure::{Failure, Result};
 use crate::inventory::{self, Snapshot};
+use crate::monitor::{self, Footprint};
 use crate::output::{Answer, Table};
 use crate::plugin::Offer;
 use crate::session::{Change, Destroy, Session, Watch};
@@ -130,6 +131,12 @@ fn seconds(created: &str) -> String {
 struct SnapshotDetails {
     #[serde(flatten)]
     snapshot: Snapshot,
+    /// What it takes in its pool, where the plugin tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used_bytes: Option<u64>,
+    /// Of these, what nothing else has: deleting it gives that much back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exclusive_bytes: Option<u64>,
     copies: Vec<Copy>,
 }
 
@@ -142,12 +149,19 @@ async fn details(session: &Session, id: &str) -> Result<Answer> {
     let plugin = &session.plugin;
     let snapshot = inventory::snapshot(plugin, id).await?;
     let volumes = match plugin.offers(Offer::ListVolumes) {
-        true => inventory::named_volumes_with_usage(plugin).await?,
+        true => inventory::named_volumes(plugin).await?,
         false => Vec::new(),
     };
     let snapshots = inventory::named_snapshots(plugin, None).await?;
-    let copies = Family { volumes: &volumes, snapshots: &snapshots }.of_snapshot(id);
-    let details = SnapshotDetails { snapshot, copies };
+    let footprints = monitor::footprints(plugin, &snapshot.source_volume).await;
+    let family = Family { volumes: &volumes, snapshots: &snapshots, footprints: &footprints };
+    let footprint = footprints.get(id);
+    let details = SnapshotDetails {
+        snapshot,
+        used_bytes: footprint.map(|footprint| footprint.used_bytes),
+        exclusive_bytes: footprint.map(|footprint| footprint.exclusive_bytes),
+        copies: family.of_snapshot(id),
+    };
     Answer::new(vec![id.to_owned()], &details, described(session, &details))
 }
 
@@ -163,6 +177,10 @@ fn described(session: &Session, details: &SnapshotDetails) -> String {
     add("of volume", &snapshot.source_volume);
     add("taken", &snapshot.created);
     add("size", &format!("{} ({} bytes)", Bytes(snapshot.size_bytes), snapshot.size_bytes));
+    if let Some((used, exclusive)) = details.used_bytes.zip(details.exclusive_bytes) {
+        let parts = Footprint::parts(used, exclusive);
+        add("used", &format!("{} ({used} bytes): {parts}", Bytes(used)));
+    }
     add("ready", if snapshot.ready { "yes" } else { "no" });
     add("consistency", snapshot.consistency.as_deref().unwrap_or_default());
     add("group", snapshot.group.as_deref().unwrap_or_default());

@@ -3,6 +3,7 @@
 use orlop_model::Bytes;
 
 use crate::failure::Result;
+use crate::health;
 use crate::inventory::{self, Source, Volume};
 use crate::output::{Answer, Table};
 use crate::session::{Session, Watch};
@@ -18,11 +19,16 @@ pub(super) async fn run(session: &Session, arguments: &ListArguments) -> Result<
 }
 
 async fn list(session: &Session) -> Result<Answer> {
-    let volumes = inventory::named_volumes_with_usage(&session.plugin).await?;
+    let mut volumes = inventory::named_volumes(&session.plugin).await?;
+    if let Some(mut abnormal) = health::of_volumes(&session.plugin).await {
+        for volume in &mut volumes {
+            volume.problems = Some(abnormal.remove(&volume.id).unwrap_or_default());
+        }
+    }
     let mut table =
         Table::new(&["ID", "NAME", "SIZE", "USED", "PUBLISHED TO", "CONDITION", "COPY OF"]);
     for volume in &volumes {
-        table.row([
+        let cells = [
             volume.id.clone(),
             volume.name.clone().unwrap_or_default(),
             Bytes(volume.size_bytes).to_string(),
@@ -30,16 +36,24 @@ async fn list(session: &Session) -> Result<Answer> {
             volume.published_nodes.join(","),
             condition(volume),
             volume.source.as_ref().map(source).unwrap_or_default(),
-        ]);
+        ];
+        table.judged_row(cells, volume.is_abnormal());
     }
     let ids = volumes.iter().map(|volume| volume.id.clone()).collect();
     Answer::new(ids, &volumes, table.rendered(session.output.style, "there are no volumes"))
 }
 
-pub(super) fn condition(volume: &Volume) -> String {
+/// The reasons of all problems, and the text of the first.
+fn condition(volume: &Volume) -> String {
+    if let Some([first, ..]) = volume.problems.as_deref() {
+        let problems = volume.problems.iter().flatten();
+        let reasons: Vec<&str> = problems.map(|problem| problem.reason.as_str()).collect();
+        return format!("abnormal: {}: {}", reasons.join(", "), first.message);
+    }
     match &volume.condition {
         Some(condition) if condition.abnormal => format!("abnormal: {}", condition.message),
         Some(_) => "normal".to_owned(),
+        None if volume.problems.is_some() => "normal".to_owned(),
         None => String::new(),
     }
 }

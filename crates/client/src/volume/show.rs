@@ -1,13 +1,17 @@
 //! `orlop volume show`
 
+use std::collections::BTreeMap;
+
 use orlop_model::Bytes;
 use serde::Serialize;
 
-use super::list::{condition, source};
+use super::list::source;
 use crate::copies::{self, Copy, Family};
 use crate::failure::Result;
 use crate::hand_mounts::{self, HandMount};
+use crate::health::{self, Problem};
 use crate::inventory::{self, Volume};
+use crate::monitor::{self, Footprint};
 use crate::output::Answer;
 use crate::plugin::Offer;
 use crate::session::{Session, Watch};
@@ -31,6 +35,9 @@ struct VolumeDetails {
     published: bool,
     /// By `orlop volume mount`, on this machine.
     mounted_at: Vec<String>,
+    /// What the node behind the socket says beyond that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems_on_node: Vec<Problem>,
     copies: Vec<Copy>,
 }
 
@@ -40,16 +47,30 @@ pub(super) async fn run(session: &Session, arguments: &ShowArguments) -> Result<
 }
 
 async fn show(session: &Session, id: &str) -> Result<Answer> {
-    let used_bytes = inventory::volume_usage(&session.plugin).await.remove(id);
-    let volume = Volume { used_bytes, ..inventory::volume(&session.plugin, id).await? };
-    let mounts = hand_mounts::of_volume(&session.directory, &session.plugin.driver, id)?;
+    let plugin = &session.plugin;
+    let volume = inventory::volume(plugin, id).await?;
+    let footprints = monitor::footprints(plugin, id).await;
+    let used_bytes = match footprints.get(id) {
+        Some(footprint) => Some(footprint.used_bytes),
+        None => monitor::volumes(plugin).await.remove(id).map(|known| known.used_bytes),
+    };
+    let exclusive_bytes = footprints.get(id).map(|footprint| footprint.exclusive_bytes);
+    let problems = health::of_volume(plugin, id).await;
+    // The node names what is wrong with the pool too.
+    let is_new = |problem: &Problem| {
+        problems.iter().flatten().all(|other: &Problem| other.reason != problem.reason)
+    };
+    let problems_on_node = health::on_node(plugin, id).await.into_iter().filter(is_new).collect();
+    let volume = Volume { used_bytes, exclusive_bytes, problems, ..volume };
+    let mounts = hand_mounts::of_volume(&session.directory, &plugin.driver, id)?;
     let details = VolumeDetails {
+        problems_on_node,
         published: session.plugin.offers(Offer::ListVolumesPublishedNodes),
         mounted_at: mounts
             .iter()
             .map(|mount: &HandMount| mount.target.display().to_string())
             .collect(),
-        copies: copies_of(session, id).await?,
+        copies: copies_of(session, id, &footprints).await?,
         volume,
     };
     let text = described(&details, session.output.style);
@@ -57,17 +78,21 @@ async fn show(session: &Session, id: &str) -> Result<Answer> {
 }
 
 /// As far as the plugin lists what it has.
-async fn copies_of(session: &Session, id: &str) -> Result<Vec<Copy>> {
+async fn copies_of(
+    session: &Session,
+    id: &str,
+    footprints: &BTreeMap<String, Footprint>,
+) -> Result<Vec<Copy>> {
     let plugin = &session.plugin;
     let volumes = match plugin.offers(Offer::ListVolumes) {
-        true => inventory::named_volumes_with_usage(plugin).await?,
+        true => inventory::named_volumes(plugin).await?,
         false => Vec::new(),
     };
     let snapshots = match plugin.offers(Offer::ListSnapshots) {
         true => inventory::named_snapshots(plugin, None).await?,
         false => Vec::new(),
     };
-    Ok(Family { volumes: &volumes, snapshots: &snapshots }.of_volume(id))
+    Ok(Family { volumes: &volumes, snapshots: &snapshots, footprints }.of_volume(id))
 }
 
 fn described(details: &VolumeDetails, style: Style) -> String {
@@ -80,7 +105,11 @@ fn described(details: &VolumeDetails, style: Style) -> String {
     };
     add("name", volume.name.clone().unwrap_or_default());
     add("size", format!("{} ({} bytes)", Bytes(volume.size_bytes), volume.size_bytes));
-    let used = |bytes: u64| format!("{} ({bytes} bytes)", Bytes(bytes));
+    let used = |bytes: u64| {
+        let parts = volume.exclusive_bytes.map(|exclusive| Footprint::parts(bytes, exclusive));
+        let parts = parts.map(|parts| format!(": {parts}")).unwrap_or_default();
+        format!("{} ({bytes} bytes){parts}", Bytes(bytes))
+    };
     add("used", volume.used_bytes.map(used).unwrap_or_default());
     let nodes = details.published.then(|| match volume.published_nodes.join(", ") {
         nodes if nodes.is_empty() => "to no node".to_owned(),
@@ -96,17 +125,33 @@ fn described(details: &VolumeDetails, style: Style) -> String {
     add("limits", limits.unwrap_or_default());
     add("topology", volume.topology.iter().map(pairs::joined).collect::<Vec<_>>().join("; or "));
     add("context", pairs::joined(&volume.context));
-    if let Some(health) = &volume.condition {
-        let text = match health.abnormal {
-            true => style.bad(&printable(&condition(volume))),
-            false if health.message.is_empty() => "normal".to_owned(),
-            false => printable(&format!("normal: {}", health.message)),
-        };
-        lines.push(format!("condition  {text}"));
-    }
+    lines.extend(condition(details, style));
     match details.copies.as_slice() {
         [] => lines.push("copies     none".to_owned()),
         copies => lines.push(format!("copies\n{}", copies::drawn(copies, ""))),
     }
     lines.join("\n")
+}
+
+/// A line for each problem. The older condition has only the first, and says why a volume is normal.
+fn condition(details: &VolumeDetails, style: Style) -> Vec<String> {
+    let volume = &details.volume;
+    let mut texts: Vec<String> = volume.problems.iter().flatten().map(Problem::text).collect();
+    let on_node = details.problems_on_node.iter();
+    texts.extend(on_node.map(|problem| format!("on the node, {}", problem.text())));
+    if texts.is_empty() {
+        match &volume.condition {
+            Some(condition) if condition.abnormal => texts.push(condition.message.clone()),
+            Some(condition) if !condition.message.is_empty() => {
+                return vec![printable(&format!("condition  normal: {}", condition.message))];
+            }
+            None if volume.problems.is_none() => return Vec::new(),
+            Some(_) | None => return vec!["condition  normal".to_owned()],
+        }
+    }
+    let line = |(index, text): (usize, &String)| {
+        let head = if index == 0 { "condition" } else { "" };
+        format!("{head:<9}  {}", style.bad(&printable(&format!("abnormal: {text}"))))
+    };
+    texts.iter().enumerate().map(line).collect()
 }
