@@ -12,6 +12,7 @@ mod lists;
 mod mounts;
 mod qcow2;
 mod snapshots;
+mod terminals;
 mod top;
 mod transfer;
 

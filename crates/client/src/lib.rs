@@ -23,6 +23,7 @@ mod pool;
 mod progress;
 mod ranges;
 mod resolve;
+mod screen;
 mod secrets;
 mod session;
 mod signals;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use crate::failure::{EXIT_CODES, Failure, Result};
 use crate::output::{Answer, Format, Output};
 use crate::plugin::Plugin;
+use crate::screen::Screen;
 use crate::secrets;
+use crate::signals::Signals;
 use crate::terminal::{Style, printable};
 
 /// The socket of the daemon if nothing names one.
@@ -119,21 +121,42 @@ impl Session {
         )?)
     }
 
-    /// Shows the answer once, or at intervals with `--watch`.
+    /// Shows the answer once, or with `--watch` at intervals until a signal.
     pub(crate) async fn watch(
         &self,
         watch: Watch,
         read: impl AsyncFn() -> Result<Answer>,
     ) -> Result<()> {
-        use std::io::IsTerminal;
         let Some(seconds) = watch.watch else {
             return self.show(&read().await?);
         };
-        let clear = if std::io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+        let mut signals = Signals::listen()?;
+        tokio::select! {
+            shown = self.repeat(Duration::from_secs(seconds), read) => shown,
+            () = signals.received() => Ok(()),
+        }
+    }
+
+    /// A plugin that has answered once is waited for when it restarts.
+    async fn repeat(&self, pause: Duration, read: impl AsyncFn() -> Result<Answer>) -> Result<()> {
+        let mut answer = Ok(read().await?);
+        let screen = Screen::open(&self.output, true);
+        let mut is_unreachable = false;
         loop {
-            let answer = read().await?;
-            self.output.write(&format!("{clear}{}", answer.rendered(self.output.format)))?;
-            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            match answer {
+                Ok(answer) => {
+                    screen.show(&answer)?;
+                    is_unreachable = false;
+                }
+                Err(Failure::Failed(why)) if !is_unreachable => {
+                    screen.say(&format!("{why}; waiting for it"));
+                    is_unreachable = true;
+                }
+                Err(Failure::Failed(_)) => {}
+                Err(failure) => return Err(failure),
+            }
+            tokio::time::sleep(pause).await;
+            answer = read().await;
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `orlop top`: the I/O of the volumes on a node.
 
 mod activity;
-mod screen;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,11 +12,11 @@ use serde::Serialize;
 
 use crate::failure::{EXIT_CODES, Result};
 use crate::output::{Answer, Table};
+use crate::screen::Screen;
 use crate::session::{Common, FindSettings, Session};
 use crate::signals::Signals;
-use crate::terminal::{note, printable};
+use crate::terminal::printable;
 use activity::{Activity, SortKey};
-use screen::Screen;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!(
@@ -183,14 +182,4 @@ fn described(view: &View, session: &Session) -> String {
         text.push_str(&format!("\nnot shown are volumes of pools that do not answer: {pools}"));
     }
     text
-}
-
-impl Screen {
-    /// On a redrawn screen, the line stays until the next table.
-    fn say(&self, text: &str) {
-        match self.is_redrawn() {
-            true => self.draw(text),
-            false => note(&text),
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! The output of `orlop top`: redrawn on a terminal, otherwise one table after another.
+//! The output of `orlop top` and of `--watch`: redrawn on a terminal, otherwise one table after another.
 
 use std::io::IsTerminal;
 
@@ -6,6 +6,7 @@ use rustix::termios::tcgetwinsize;
 
 use crate::failure::Result;
 use crate::output::{Answer, Format, Output};
+use crate::terminal::note;
 
 /// Switches to the alternate screen, which keeps the terminal's contents, and hides the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
@@ -16,13 +17,13 @@ const CLEAR_LINE: &str = "\x1b[K\r\n";
 const CLEAR_BELOW: &str = "\x1b[J";
 const RESET: &str = "\x1b[0m";
 
-pub(super) struct Screen {
+pub(crate) struct Screen {
     output: Output,
     is_redrawn: bool,
 }
 
 impl Screen {
-    pub(super) fn open(output: &Output, is_endless: bool) -> Self {
+    pub(crate) fn open(output: &Output, is_endless: bool) -> Self {
         let is_table = output.format == Format::Table;
         let is_redrawn = is_endless && is_table && std::io::stdout().is_terminal();
         let screen = Self { output: *output, is_redrawn };
@@ -33,19 +34,21 @@ impl Screen {
         screen
     }
 
-    pub(super) fn is_redrawn(&self) -> bool {
-        self.is_redrawn
-    }
-
-    pub(super) fn show(&self, answer: &Answer) -> Result<()> {
+    pub(crate) fn show(&self, answer: &Answer) -> Result<()> {
         match self.is_redrawn {
             true => self.output.write(&drawn(&answer.rendered(self.output.format), size())),
             false => self.output.show(answer),
         }
     }
 
-    pub(super) fn draw(&self, text: &str) {
-        let _ = self.output.write(&drawn(text, size()));
+    /// On a redrawn screen, the line stays until the next table.
+    pub(crate) fn say(&self, text: &str) {
+        match self.is_redrawn {
+            true => {
+                let _ = self.output.write(&drawn(text, size()));
+            }
+            false => note(&text),
+        }
     }
 }
 
