@@ -11,6 +11,7 @@ mod interrupted;
 mod lists;
 mod mounts;
 mod qcow2;
+mod readme;
 mod snapshots;
 mod terminals;
 mod top;
