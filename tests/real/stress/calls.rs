@@ -51,7 +51,8 @@ const KINDS: [Kind; 21] = [
     kind("GetVolume", 3, GONE),
     kind("GetCapacity", 1, NEVER),
     kind("ModifyVolume", 3, GONE),
-    kind("CreateSnapshot", 6, GONE),
+    // The volume was deleted and created again since the snapshot was taken.
+    kind("CreateSnapshot", 6, &[Code::NotFound, Code::AlreadyExists]),
     kind("DeleteSnapshot", 4, NEVER),
     kind("ListSnapshots", 2, NEVER),
     kind("GetSnapshot", 2, GONE),

@@ -73,6 +73,8 @@ pub(crate) struct State {
 
 #[derive(Debug, Default)]
 pub(crate) struct Reference {
+    /// Snapshots of a volume that was deleted since, whether or not there is one of its name again.
+    former: BTreeSet<SnapshotKey>,
     pub(crate) state: State,
     pub(crate) mounted: BTreeMap<Name, Name>,
 }
@@ -219,7 +221,14 @@ impl Reference {
             return Err("precondition");
         }
         self.state.volumes.remove(&name);
+        let of_it = self.state.snapshots.iter().filter(|(_, snapshot)| snapshot.of == name);
+        self.former.extend(of_it.map(|(key, _)| *key));
         Ok(Answer::Done)
+    }
+
+    /// Of an earlier volume than the one that has its name now.
+    fn is_outdated(&self, key: SnapshotKey, of: Name) -> bool {
+        self.former.contains(&key) && self.state.volumes.contains_key(&of)
     }
 
     fn expand(&mut self, name: Name, range: Range) -> Outcome {
@@ -244,10 +253,12 @@ impl Reference {
 
     fn snapshot(&mut self, name: Name, of: Name) -> Outcome {
         if let Some(there) = self.state.snapshots.get(&SnapshotKey::Alone(name)) {
-            return if there.of == of { Ok(Answer::Size(there.size)) } else { Err("conflict") };
+            let is_same = there.of == of && !self.is_outdated(SnapshotKey::Alone(name), of);
+            return if is_same { Ok(Answer::Size(there.size)) } else { Err("conflict") };
         }
         let made = self.take_snapshot(of)?;
         let size = made.size;
+        self.former.remove(&SnapshotKey::Alone(name));
         self.state.snapshots.insert(SnapshotKey::Alone(name), made);
         Ok(Answer::Size(size))
     }
@@ -268,12 +279,16 @@ impl Reference {
     fn create_group_snapshot(&mut self, group: Name, volumes: &BTreeSet<Name>) -> Outcome {
         let there = self.members_of_group_snapshot(group);
         if !there.is_empty() {
-            return if there == *volumes { Ok(Answer::Members(there)) } else { Err("conflict") };
+            let outdated = |of: &Name| self.is_outdated(SnapshotKey::Member(group, *of), *of);
+            let is_same = there == *volumes && !there.iter().any(outdated);
+            return if is_same { Ok(Answer::Members(there)) } else { Err("conflict") };
         }
         let taken: Result<Vec<_>, _> =
             volumes.iter().map(|volume| self.take_snapshot(*volume)).collect();
         for snapshot in taken? {
-            self.state.snapshots.insert(SnapshotKey::Member(group, snapshot.of), snapshot);
+            let key = SnapshotKey::Member(group, snapshot.of);
+            self.former.remove(&key);
+            self.state.snapshots.insert(key, snapshot);
         }
         Ok(Answer::Members(volumes.clone()))
     }

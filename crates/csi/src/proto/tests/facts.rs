@@ -216,7 +216,7 @@ pub(super) const SERVICES: [&str; 13] = [
     "volumegroup.Controller 5",
     "reclaimspace.ReclaimSpaceController 1",
     "reclaimspace.ReclaimSpaceNode 1",
-    "orlop.monitor.v1.Monitor 3",
+    "orlop.monitor.v1.Monitor 6",
 ];
 
 pub(super) const OPTIONS: [&str; 7] = [
