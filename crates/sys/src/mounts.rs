@@ -5,6 +5,7 @@ mod device;
 mod fstab;
 pub(crate) mod mountinfo;
 mod point;
+mod releasable;
 mod users;
 
 use std::ffi::OsString;
@@ -27,6 +28,7 @@ pub(crate) use device::block_device_at;
 pub use fstab::unmounted_above;
 pub use mountinfo::{MountEntry, parse_mountinfo};
 pub use point::{ensure_directory, ensure_file, remove_mount_point, replace_mount_point};
+pub(crate) use releasable::releasable;
 pub use users::user_of;
 
 use crate::abi;

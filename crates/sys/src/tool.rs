@@ -13,6 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::abi::hide_mounts;
 use crate::crash;
 use crate::error::{Context, Error, Result};
+use crate::mounts;
 
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 const SEARCH_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -132,9 +133,21 @@ where
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     if INSPECTING_MOUNTS.iter().any(|name| program.ends_with(name)) {
-        hide_mounts(&mut command);
+        let used = files_of(&command);
+        // Without the list the program runs all the same, and keeps mounts for as long as it does.
+        hide_mounts(&mut command, mounts::releasable(&used).unwrap_or_default());
     }
     spawn(&mut command)
+}
+
+/// The files that the arguments name, without links on the way to them.
+fn files_of(command: &Command) -> Vec<PathBuf> {
+    command
+        .get_args()
+        .map(Path::new)
+        .filter(|argument| argument.is_absolute())
+        .filter_map(|path| path.canonicalize().ok())
+        .collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place where programs are started")]

@@ -20,6 +20,7 @@ use orlop_sys::file;
 use orlop_sys::filesystem::{Format, FsKind, format};
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::mounts::{self, FsMount};
+use rustix::fs::{Mode, OFlags};
 use tempfile::TempDir;
 
 use super::{Floor, ImagePool, ImagePoolConfig};
@@ -127,6 +128,7 @@ impl Testbed {
         let device = self.device.as_ref().unwrap().path();
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         until_unmounted(&self.path).unwrap();
+        until_released(&device);
         let mount = FsMount {
             device: &device,
             fs_type: kind.as_str(),
@@ -233,6 +235,18 @@ fn until_detached(device: &LoopDevice, label: &str) -> std::result::Result<(), S
 
 pub(super) fn until_unmounted(target: &Path) -> std::result::Result<(), String> {
     while_busy(|| mounts::ensure_unmounted(target)).map_err(|error| error.to_string())
+}
+
+/// A program that is being started may have a copy of the mount for an instant, and with it the filesystem as it was: a
+/// second mount would show that one again.
+fn until_released(device: &Path) {
+    let exclusively = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+    let claim = || rustix::fs::open(device, exclusively, Mode::empty());
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while let Err(error) = claim() {
+        assert!(Instant::now() < deadline, "{device:?}: {error}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn mount_nodev(fs_type: &str, options: &[String], target: &Path) {

@@ -1,5 +1,6 @@
 //! What a child does to itself before it becomes another program.
 
+use std::ffi::CString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -68,20 +69,21 @@ fn mark_inherited() {
 }
 
 /// The program sees an empty list of mounts. Where that is not allowed, it sees the list of the machine.
-pub(crate) fn hide_mounts(command: &mut Command) {
-    // SAFETY: as in `set_apart`.
-    unsafe { command.pre_exec(empty_mount_list) };
+/// Its mount namespace does not keep the mounts at `released`.
+pub(crate) fn hide_mounts(command: &mut Command, released: Vec<CString>) {
+    // SAFETY: as in `set_apart`; what the closure captures was made before the fork, and is only read.
+    unsafe { command.pre_exec(move || empty_mount_list(&released)) };
 }
 
 /// In a mount namespace that ends with the program. What is unmounted outside is unmounted in it
-/// too, where mounts are shared; elsewhere a mount lasts until the program ends.
-fn empty_mount_list() -> io::Result<()> {
-    // SAFETY: all strings are constants that end with a NUL, and what is not given is null. Nothing
+/// too, where mounts are shared; elsewhere a mount lasts until the program ends, unless it is released here.
+fn empty_mount_list(released: &[CString]) -> io::Result<()> {
+    // SAFETY: all strings end with a NUL and outlive the calls, and what is not given is null. Nothing
     // but this process sees the change, since it shares no mounts with others after the second call;
-    // so the third is not made if one before it has failed.
+    // so the calls after it are not made if one before them has failed.
     unsafe {
         let none = std::ptr::null();
-        let _ = libc::unshare(libc::CLONE_NEWNS) == 0
+        let hidden = libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_SLAVE, none.cast())
                 == 0
             && libc::mount(
@@ -91,6 +93,11 @@ fn empty_mount_list() -> io::Result<()> {
                 libc::MS_BIND,
                 none.cast(),
             ) == 0;
+        if hidden {
+            for mount_point in released {
+                libc::umount2(mount_point.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW);
+            }
+        }
     }
     Ok(())
 }

@@ -1,6 +1,12 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+
 use super::*;
+use crate::filesystem::FsKind;
+use crate::testbed::{Disk, Mounted, SMALL, root, scratch};
 
 #[test]
 fn programs_are_found_by_name_only() {
@@ -68,4 +74,29 @@ fn long_error_output_is_truncated_at_a_character() {
     assert!(kept.len() <= KEPT_BYTES && kept.chars().all(|character| character == 'ä'));
     let lines = "line\n".repeat(100);
     assert_eq!(last_lines(&lines).matches("line").count(), KEPT_LINES);
+}
+
+/// Where mounts are private, as they are in most containers, a namespace of its own keeps what it copied.
+#[test]
+fn disk_unmounted_while_mkfs_runs_is_free_at_once() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disk = Disk::formatted(dir.path(), SMALL, FsKind::Ext4);
+    let mounted = Mounted::new(&disk, FsKind::Ext4, dir.path().join("mnt"), &[]);
+    let mkfs = dir.path().join("mkfs.xfs");
+    std::fs::write(&mkfs, "#!/bin/sh\necho runs\nread -r end\n").unwrap();
+    std::fs::set_permissions(&mkfs, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut running = start(&mkfs, [""; 0], Stdio::piped()).unwrap();
+    let mut line = String::new();
+    BufReader::new(running.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "runs\n");
+
+    mounts::ensure_unmounted(&mounted.point).unwrap();
+    let claim = || File::options().read(true).custom_flags(libc::O_EXCL).open(disk.path());
+    claim().unwrap();
+
+    drop(running.stdin.take());
+    assert!(running.wait().unwrap().code().is_some());
 }

@@ -128,3 +128,27 @@ fn formatting_waits_for_no_other_mounted_disk() {
         formatted.unwrap();
     }
 }
+
+/// As the image of a managed pool, and templates in it, are.
+#[test]
+fn image_on_a_loop_device_can_be_formatted() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let outer = Disk::formatted(dir.path(), 4 * SMALL, FsKind::Ext4);
+    let mounted = Mounted::new(&outer, FsKind::Ext4, dir.path().join("mnt"), &[]);
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&mounted.point, &link).unwrap();
+    for kind in FsKind::ALL {
+        let image = link.join(kind.mkfs());
+        std::fs::File::create_new(&image).unwrap().set_len(SMALL).unwrap();
+        let uuid = crate::rand::random_bytes().unwrap();
+        format_within(Duration::from_secs(600), &image, &Format { kind, uuid, extra_options: &[] })
+            .unwrap();
+        assert_eq!(
+            probe(&image).unwrap(),
+            Signature::Filesystem { kind, uuid, needs_check: false }
+        );
+    }
+}
