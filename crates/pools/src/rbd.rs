@@ -33,6 +33,7 @@ mod provisioner;
 mod records;
 mod session;
 mod shared;
+mod side_by_side;
 mod size_lock;
 pub(crate) mod uncommitted_group_snapshot;
 pub(crate) mod uncommitted_snapshot;

@@ -6,7 +6,6 @@ use orlop_model::{
     Condition, Error, Health, HealthReason, PoolInfo, Problem, Result, SnapshotId, StorageProbe,
     VolumeId,
 };
-use orlop_sys::ceph::Access;
 
 use super::capacity::RbdCapacity;
 use super::exports::Exports;
@@ -15,6 +14,7 @@ use super::nodes::Nodes;
 use super::pool_header;
 use super::records::Records;
 use super::session::{Probe, Session};
+use super::side_by_side::side_by_side;
 
 /// The least that every user may ask.
 const VERSION: &str = r#"{"prefix": "version"}"#;
@@ -99,10 +99,9 @@ impl RbdHealth {
             Err(error) => return Ok(Condition::of_error(&error)),
         };
         let mut condition = Condition::healthy("the image is there, with space to write");
-        let looking = || format!("inspect volume {id}");
-        let size = self.session.ask(looking, |io| {
-            io.open_image_by_id(&known.image_id, None, Access::ReadOnly)?.size()
-        });
+        let looking = || format!("read the size of volume {id}");
+        // An image takes many requests to open, and lists ask this of each.
+        let size = self.session.ask(looking, |io| io.image_size(&known.image_id));
         match size.and_then(|size| self.images.length_problem(&known, size)) {
             Ok(problem) => condition.extend(problem),
             Err(error) => condition.extend([Problem::of(&error)]),
@@ -135,7 +134,7 @@ impl Health for RbdHealth {
     /// The free space is asked for once for all of them.
     fn conditions(&self, ids: &[VolumeId]) -> Vec<Result<Condition>> {
         let available = self.capacity.available();
-        ids.iter().map(|id| self.condition_within(id, &available)).collect()
+        side_by_side(ids, |id| self.condition_within(id, &available))
     }
 
     /// Checking them would take a request to the cluster for each.

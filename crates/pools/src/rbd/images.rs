@@ -16,6 +16,7 @@ use super::image_state::CHANGED;
 use super::image_state::{ImageState, NamedState, Step};
 use super::layout::{MEMBER, RECORDS, SNAPSHOTS, image_of, record_key, volume_prefix};
 use super::session::Session;
+use super::side_by_side::side_by_side;
 use crate::recorded::{parse_record, to_text};
 pub(super) use length::shrunk;
 
@@ -231,12 +232,16 @@ impl Images {
             let page = self.session.ask(listing, |io| io.image_names(&last, &prefix, limit))?;
             let Some((name, _)) = page.last() else { break };
             name.clone_into(&mut last);
-            for (name, image_id) in page {
-                let Ok(id) = name.parse::<VolumeId>() else { continue };
+            let named: Vec<(VolumeId, String)> = page
+                .into_iter()
+                .filter_map(|(name, image_id)| Some((name.parse().ok()?, image_id)))
+                .collect();
+            let states = side_by_side(&named, |(id, image_id)| {
                 let reading = || format!("read volume {id}");
-                let key = record_key(&image_id);
-                let text = self.session.ask(reading, |io| io.image_metadata(&image_id, &key))?;
-                if let NamedState::Whole(text) = NamedState::of_record(text)
+                self.session.ask(reading, |io| state_of(io, image_id))
+            });
+            for ((id, _), state) in named.into_iter().zip(states) {
+                if let NamedState::Whole(text) = state?
                     && found.len() < wanted
                 {
                     let record = parse(&id, &text);
