@@ -41,6 +41,25 @@ async fn clean_run_names_what_is_mounted_by_hand() {
     daemon.terminate();
 }
 
+/// As a suite whose temporary directory could not be made would, of all mounts and devices of the machine.
+#[test]
+fn nothing_is_looked_for_below_the_root_directory() {
+    let shown = |functions: &str| {
+        let text = format!("set -euo pipefail; source {SCRIPTS}/loops; {functions}");
+        let ran = tool::run_accepting("bash", ["-c", &text], &[0, 1]).unwrap();
+        (ran.status.code(), String::from_utf8(ran.stdout).unwrap())
+    };
+    for function in ["mounts_under", "loops_backed_under"] {
+        for directory in ["''", "/", "//", ".", "tmp"] {
+            let (status, listed) = shown(&format!("{function} {directory}"));
+            assert_eq!((status, listed.as_str()), (Some(1), ""), "{function} {directory}");
+        }
+    }
+    assert_eq!(shown("mounts_under /proc").1.lines().last(), Some("/proc"));
+}
+
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts");
+
 /// A script in the background, as in a terminal. Killed when dropped.
 struct Script(std::process::Child);
 
@@ -59,8 +78,7 @@ async fn run_serves_a_managed_pool_and_says_what_to_type_next() {
     let home = ground.launch().scratch().path().to_owned();
     let said = home.join("said");
     let output = std::fs::File::create(&said).unwrap();
-    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts");
-    let run = std::process::Command::new(format!("{scripts}/run"))
+    let run = std::process::Command::new(format!("{SCRIPTS}/run"))
         .env("ORLOP_TEST_HOME", &home)
         .env("ORLOP_TEST_BINARY", binary())
         .stdin(std::process::Stdio::null())
@@ -91,7 +109,7 @@ async fn run_serves_a_managed_pool_and_says_what_to_type_next() {
     let words = [
         format!("ORLOP_TEST_HOME={}", home.display()),
         format!("ORLOP_TEST_BINARY={}", binary().display()),
-        format!("{scripts}/run"),
+        format!("{SCRIPTS}/run"),
     ];
     let refused = tool::run("env", &words).unwrap_err().to_string();
     assert!(refused.contains("a daemon runs here already"), "{refused}");
@@ -101,7 +119,7 @@ async fn run_serves_a_managed_pool_and_says_what_to_type_next() {
     assert!(run.0.wait().unwrap().success(), "{}", std::fs::read_to_string(&said).unwrap());
     assert_eq!(ground.leaks(), [""; 0]);
     let home = format!("ORLOP_TEST_HOME={}", home.display());
-    tool::run("env", [home.as_str(), &format!("{scripts}/clean-run")]).unwrap();
+    tool::run("env", [home.as_str(), &format!("{SCRIPTS}/clean-run")]).unwrap();
     assert!(!socket.parent().unwrap().exists(), "clean-run left something");
     // Its directory is what the fixture looks at when it ends.
     std::fs::create_dir(socket.parent().unwrap()).unwrap();
