@@ -1,5 +1,9 @@
 //! `make clean-run` beside a daemon.
 
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use orlop_sys::tool;
 use orlop_tests::*;
 
@@ -9,9 +13,7 @@ async fn clean_run_refuses_while_a_daemon_uses_the_pool() {
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Daemon::start(&pool).await;
     daemon.client().create("kept").size(MIB).block().done().await;
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/clean-run");
-    let home = format!("ORLOP_TEST_HOME={}", pool.scratch().path().display());
-    let refused = tool::run("env", [home.as_str(), script]).unwrap_err().to_string();
+    let refused = clean_run(pool.scratch().path()).unwrap_err().to_string();
     assert!(refused.contains("a daemon uses"), "{refused}");
     assert_eq!(pool.entries("volumes").len(), 1, "the pool was deleted under the daemon");
     daemon.terminate();
@@ -31,9 +33,7 @@ async fn clean_run_names_what_is_mounted_by_hand() {
         assert!(launch.run(words).status.success(), "{words:?}");
     }
     daemon.terminate();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/clean-run");
-    let home = format!("ORLOP_TEST_HOME={}", pool.scratch().path().display());
-    let refused = tool::run("env", [home.as_str(), script]).unwrap_err().to_string();
+    let refused = clean_run(pool.scratch().path()).unwrap_err().to_string();
     assert!(refused.contains(&format!("mounted by hand: {}", target.display())), "{refused}");
     assert!(refused.contains("orlop volume unmount"), "{refused}");
     daemon.restart().await;
@@ -60,44 +60,73 @@ fn nothing_is_looked_for_below_the_root_directory() {
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts");
 
-/// A script in the background, as in a terminal. Killed when dropped.
-struct Script(std::process::Child);
+/// `scripts/run` in the background, as in a terminal. Killed when dropped.
+struct Script {
+    process: std::process::Child,
+    said: PathBuf,
+}
 
-impl Drop for Script {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+impl Script {
+    #[expect(clippy::disallowed_methods, reason = "a script of the repository is no host tool")]
+    fn run(home: &Path, variables: &[(&str, &Path)]) -> Self {
+        let said = home.join("said");
+        let output = std::fs::File::create(&said).unwrap();
+        let process = std::process::Command::new(format!("{SCRIPTS}/run"))
+            .env("ORLOP_TEST_HOME", home)
+            .env("ORLOP_TEST_BINARY", binary())
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().unwrap())
+            .stderr(output)
+            .spawn();
+        Self { process: process.unwrap(), said }
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.said).unwrap()
+    }
+
+    /// What it says once the daemon is ready.
+    async fn hint(&mut self) -> String {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let text = self.said();
+            if text.contains("make clean-run") {
+                return text;
+            }
+            let has_ended = self.process.try_wait().unwrap().is_some();
+            assert!(!has_ended && Instant::now() < deadline, "{text}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn press_ctrl_c(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        assert!(self.process.wait().unwrap().success(), "{}", self.said());
     }
 }
 
+impl Drop for Script {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn clean_run(home: &Path) -> orlop_sys::Result<std::process::Output> {
+    let home = format!("ORLOP_TEST_HOME={}", home.display());
+    tool::run("env", [home.as_str(), &format!("{SCRIPTS}/clean-run")])
+}
+
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::disallowed_methods, reason = "a script of the repository is no host tool")]
 async fn run_serves_a_managed_pool_and_says_what_to_type_next() {
     needs_root!();
     let ground = Launch::without_pool().idle();
     let home = ground.launch().scratch().path().to_owned();
-    let said = home.join("said");
-    let output = std::fs::File::create(&said).unwrap();
-    let run = std::process::Command::new(format!("{SCRIPTS}/run"))
-        .env("ORLOP_TEST_HOME", &home)
-        .env("ORLOP_TEST_BINARY", binary())
-        .stdin(std::process::Stdio::null())
-        .stdout(output.try_clone().unwrap())
-        .stderr(output)
-        .spawn();
-    let mut run = Script(run.unwrap());
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    let text = loop {
-        let text = std::fs::read_to_string(&said).unwrap();
-        if text.contains("make clean-run") {
-            break text;
-        }
-        assert!(
-            run.0.try_wait().unwrap().is_none() && std::time::Instant::now() < deadline,
-            "{text}"
-        );
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    };
+    // As in a terminal where the client was used before.
+    let mut run = Script::run(&home, &[("ORLOP_POOL", &home.join("pool"))]);
+    let text = run.hint().await;
     let socket = home.join("csi.sock");
     assert!(text.contains(&format!("socket   {}", socket.display())), "{text}");
     assert!(text.contains("a sparse XFS image"), "{text}");
@@ -114,13 +143,26 @@ async fn run_serves_a_managed_pool_and_says_what_to_type_next() {
     let refused = tool::run("env", &words).unwrap_err().to_string();
     assert!(refused.contains("a daemon runs here already"), "{refused}");
     assert!(!refused.contains("The daemon is ready"), "{refused}");
-    let pid = rustix::process::Pid::from_child(&run.0);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert!(run.0.wait().unwrap().success(), "{}", std::fs::read_to_string(&said).unwrap());
+    run.press_ctrl_c();
     assert_eq!(ground.leaks(), [""; 0]);
-    let home = format!("ORLOP_TEST_HOME={}", home.display());
-    tool::run("env", [home.as_str(), &format!("{SCRIPTS}/clean-run")]).unwrap();
-    assert!(!socket.parent().unwrap().exists(), "clean-run left something");
+    clean_run(&home).unwrap();
+    assert!(!home.exists(), "clean-run left something");
     // Its directory is what the fixture looks at when it ends.
-    std::fs::create_dir(socket.parent().unwrap()).unwrap();
+    std::fs::create_dir(&home).unwrap();
+}
+
+/// As without root, or without xfsprogs, at first.
+#[tokio::test(flavor = "multi_thread")]
+async fn run_serves_a_plain_pool_that_is_there_already() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let kept = daemon.client().create("kept").size(MIB).block().done().await;
+    daemon.terminate();
+    let mut run = Script::run(pool.scratch().path(), &[]);
+    let text = run.hint().await;
+    assert!(!text.contains("a sparse XFS image"), "{text}");
+    let listed = daemon.client().list_volumes().await.unwrap();
+    assert_eq!(listed[0].volume.as_ref().unwrap().volume_id, kept.volume_id);
+    run.press_ctrl_c();
 }
