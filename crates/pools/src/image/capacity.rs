@@ -289,6 +289,20 @@ impl ImageCapacity {
         index.put_uncertain(record.id(), account, reservation.shared());
     }
 
+    /// Releases what was booked for a creation that came to nothing, if it did.
+    pub(super) fn forget_void<R: StoredRecord>(
+        &self,
+        index: &ObjectIndex<R>,
+        id: &R::Id,
+    ) -> Result<()> {
+        let mut ledger = lock(&self.ledger);
+        // Under the lock, as the same creation may be repeated, and its outcome be uncertain again.
+        if index.is_void(id)? {
+            ledger.release(index.take_out(id));
+        }
+        Ok(())
+    }
+
     /// It is deleted, and its space is about to be free.
     pub(super) fn remove<R: StoredRecord>(&self, index: &ObjectIndex<R>, id: &R::Id) {
         let mut ledger = lock(&self.ledger);

@@ -147,7 +147,15 @@ impl<R: StoredRecord> ObjectIndex<R> {
         write(&self.entries).insert(id.clone(), entry);
     }
 
-    /// `None`: there is nothing. The entry, and with it what was booked, stays until something is created under the id.
+    /// Is there an entry of a creation that came to nothing?
+    pub(in crate::image) fn is_void(&self, id: &R::Id) -> Result<bool> {
+        let is_uncertain = |entry: &IndexEntry<R>| matches!(entry.record, RecordState::Uncertain);
+        let is_uncertain = read(&self.entries).get(id).is_some_and(is_uncertain);
+        Ok(is_uncertain && self.read_uncertain(id)?.is_none())
+    }
+
+    /// `None`: there is nothing. The entry, and with it what was booked, stays until something is created or deleted under
+    /// the id.
     pub(super) fn read_uncertain(&self, id: &R::Id) -> Result<Option<RecordState<R>>> {
         // It is answered for from now on, be it there or not.
         self.sync()?;

@@ -43,7 +43,7 @@ impl ImageProvisioner {
         id: &R::Id,
     ) -> Result<()> {
         if index.get(id)?.is_none() {
-            return Ok(());
+            return self.capacity.forget_void(index, id);
         }
         let deleting = || format!("delete {} {id}", R::KIND);
         let home = index.directory_of(id);

@@ -316,7 +316,8 @@ fn creation_that_may_have_succeeded_is_not_forgotten() {
     let home = home.directory();
     let aside = testbed.pool_path().join("aside");
     let promised = || pool.provisioner().space().unwrap().promised.unwrap();
-    for is_there in [true, false] {
+    for (is_there, is_deleted) in [(true, false), (false, false), (false, true)] {
+        orlop_sys::file::remove_tree(&aside).unwrap();
         fs::rename(home, &aside).unwrap();
         pool.capacity.remove(pool.catalogue.volume_index(), &new.id);
         let before = promised();
@@ -345,6 +346,10 @@ fn creation_that_may_have_succeeded_is_not_forgotten() {
             // What comes to nothing makes no page shorter.
             assert_eq!(pool.catalogue().volumes(None, 1).unwrap()[0].0, other);
             pool.provisioner().ensure_no_volume(&other).unwrap();
+            if is_deleted {
+                pool.provisioner().ensure_no_volume(&new.id).unwrap();
+                assert_eq!(promised(), before, "nothing stays booked for what never was");
+            }
             create(&pool, &new);
         }
         assert_eq!(promised(), before + 64 * MIB);
