@@ -64,7 +64,7 @@ pub(crate) struct Page {
     history: History,
     overview: Mutex<Option<(Instant, Bytes)>>,
     query_permits: Arc<Semaphore>,
-    change_permits: Semaphore,
+    change_permits: Arc<Semaphore>,
     comparison_permits: Semaphore,
 }
 
@@ -112,7 +112,7 @@ impl Page {
             history: History::default(),
             overview: Mutex::default(),
             query_permits: Arc::new(Semaphore::new(MAX_QUERIES)),
-            change_permits: Semaphore::new(MAX_CHANGES),
+            change_permits: Arc::new(Semaphore::new(MAX_CHANGES)),
             comparison_permits: Semaphore::new(MAX_COMPARISONS),
         }
     }
@@ -211,7 +211,7 @@ impl Page {
 
     /// Checks the token before it reads the body.
     async fn change(&self, path: &str, request: Request<Incoming>) -> Answered {
-        let Ok(_permit) = self.change_permits.try_acquire() else {
+        let Ok(permit) = Arc::clone(&self.change_permits).try_acquire_owned() else {
             let why = "other changes are being made; try again";
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why));
         };
@@ -220,7 +220,7 @@ impl Page {
                        serves the controller side";
             Refusal::new(StatusCode::FORBIDDEN, why)
         })?;
-        token.check_given(request.headers()).await?;
+        let _permit = token.check_given(request.headers(), permit).await?;
         let body = Limited::new(request.into_body(), MAX_BODY_BYTES).collect().await;
         let body = body.map_err(|_| {
             let why =

@@ -310,6 +310,38 @@ async fn changes_need_the_token() {
     assert!(daemon.has_logged("taking a snapshot that was requested on the page"));
 }
 
+/// The thread that reads requests also answers the orchestrator.
+#[tokio::test(flavor = "multi_thread")]
+async fn token_on_a_disk_that_hangs_holds_up_no_call() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let directory = pool.scratch().ensure_dir("disk");
+    let file = directory.join("token");
+    std::fs::write(&file, TOKEN).unwrap();
+    let (launch, socket) = with_page(Launch::on(&pool).env("ORLOP_PAGE_TOKEN_FILE", &file));
+    let mut daemon = launch.start().await;
+    let client = daemon.client();
+    let silent = SilentMount::over(&directory);
+    // Twice as many as are handled at once.
+    let mut changes = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let socket = socket.clone();
+        changes.spawn(async move { post(&socket, "/api/token", TOKEN, "").await.code });
+    }
+    for _ in 0..4 {
+        assert_eq!(changes.join_next().await.unwrap().unwrap(), 503);
+    }
+    let volume = tokio::time::timeout(TIMEOUT, client.create("v").size(MIB).block().done());
+    volume.await.expect("a call waits for the token");
+    drop(silent);
+    changes.abort_all();
+    until("the token is read again", || async {
+        post(&socket, "/api/token", TOKEN, "").await.code == 204
+    })
+    .await;
+    daemon.terminate();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_token_file_the_page_only_shows() {
     needs_root!();

@@ -18,6 +18,7 @@ const LONGEST: usize = 4096;
 /// The answer to a wrong token is delayed by this.
 const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 
+#[derive(Clone)]
 pub(super) struct TokenFile {
     path: PathBuf,
 }
@@ -55,28 +56,41 @@ impl TokenFile {
         }
     }
 
-    pub(super) async fn check_given(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        if self.is_given(headers)? {
-            return Ok(());
+    /// Reads the file on a blocking thread: its disk may hang, and the calls of CSI are answered on this one. `permit`
+    /// is held until it is read, however long that takes, so that few threads wait for it.
+    pub(super) async fn check_given<P: Send + 'static>(
+        &self,
+        headers: &HeaderMap,
+        permit: P,
+    ) -> Result<P, Refusal> {
+        let file = self.clone();
+        let reading = tokio::task::spawn_blocking(move || (file.digest(), permit));
+        let (expected, permit) = reading.await.map_err(|error| {
+            tracing::error!(%error, "the token of the page was not read");
+            let why = "the request failed; see the log of the daemon";
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why)
+        })?;
+        if is_given(headers, expected)? {
+            return Ok(permit);
         }
         tokio::time::sleep(WRONG_TOKEN_DELAY).await;
         tracing::warn!("a change on the page was refused: its token is missing or wrong");
         Err(Refusal::new(StatusCode::UNAUTHORIZED, "the token is missing or wrong"))
     }
+}
 
-    fn is_given(&self, headers: &HeaderMap) -> Result<bool, Refusal> {
-        let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
-        let given = given.and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
-        let expected = self.digest().map_err(|why| {
-            tracing::error!(
-                why,
-                "cannot check the token of a change on the page; the change is refused"
-            );
-            let why = "the daemon cannot read its token; see its log";
-            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why)
-        })?;
-        Ok(is_same(&Sha256::digest(given.trim_ascii()).into(), &expected))
-    }
+fn is_given(headers: &HeaderMap, expected: Result<[u8; 32], String>) -> Result<bool, Refusal> {
+    let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+    let given = given.and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
+    let expected = expected.map_err(|why| {
+        tracing::error!(
+            why,
+            "cannot check the token of a change on the page; the change is refused"
+        );
+        let why = "the daemon cannot read its token; see its log";
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why)
+    })?;
+    Ok(is_same(&Sha256::digest(given.trim_ascii()).into(), &expected))
 }
 
 fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
@@ -102,15 +116,19 @@ mod tests {
         HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(value).unwrap())])
     }
 
+    fn accepts(token: &TokenFile, headers: &HeaderMap) -> Result<bool, Refusal> {
+        is_given(headers, token.digest())
+    }
+
     #[test]
     fn only_the_token_itself_is_accepted() {
         let (_directory, token) = file(&format!("{TOKEN}\n"));
-        assert!(token.is_given(&given(&format!("Bearer {TOKEN}"))).unwrap());
+        assert!(accepts(&token, &given(&format!("Bearer {TOKEN}"))).unwrap());
         let cut = &TOKEN[..31];
         for wrong in ["Bearer ", "Bearer x", TOKEN, &format!("Bearer {cut}"), "Basic eDp5"] {
-            assert!(!token.is_given(&given(wrong)).unwrap(), "{wrong}");
+            assert!(!accepts(&token, &given(wrong)).unwrap(), "{wrong}");
         }
-        assert!(!token.is_given(&HeaderMap::new()).unwrap());
+        assert!(!accepts(&token, &HeaderMap::new()).unwrap());
     }
 
     #[test]
@@ -118,10 +136,10 @@ mod tests {
         let (directory, token) = file(TOKEN);
         let other = "another-token-of-some-length";
         std::fs::write(directory.path().join("token"), other).unwrap();
-        assert!(token.is_given(&given(&format!("Bearer {other}"))).unwrap());
-        assert!(!token.is_given(&given(&format!("Bearer {TOKEN}"))).unwrap());
+        assert!(accepts(&token, &given(&format!("Bearer {other}"))).unwrap());
+        assert!(!accepts(&token, &given(&format!("Bearer {TOKEN}"))).unwrap());
         std::fs::remove_file(directory.path().join("token")).unwrap();
-        let refusal = token.is_given(&given(&format!("Bearer {other}"))).unwrap_err();
+        let refusal = accepts(&token, &given(&format!("Bearer {other}"))).unwrap_err();
         assert_eq!(refusal.status, StatusCode::SERVICE_UNAVAILABLE);
     }
 
