@@ -284,6 +284,11 @@ async fn changes_need_the_token() {
     assert_eq!(taken.code, 201, "{}", taken.body);
     let listed = client.list_snapshots().await.unwrap();
     assert_eq!(taken.json()["snapshot"], json!(listed[0].snapshot_id));
+    // CSI answers with the first one, as if it had been taken now.
+    let again = post(&socket, "/api/snapshots", TOKEN, &snapshot).await;
+    assert_eq!(again.code, 409, "{}", again.body);
+    assert!(again.body.contains("nothing was done"), "{}", again.body);
+    assert_eq!(client.list_snapshots().await.unwrap(), listed);
     let limits = json!({ "volume": id, "limits": { "writeIops": 500, "readIops": 0 } });
     let set = post(&socket, "/api/limits", TOKEN, &limits.to_string()).await;
     assert_eq!(set.code, 204, "{}", set.body);

@@ -27,6 +27,8 @@ pub(super) const PATHS: [&str; 3] = [TOKEN, SNAPSHOTS, LIMITS];
 /// Shorter than the timeout of the connection. A snapshot that has to copy the data may take longer, and is completed
 /// after the answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Far below gRPC's limit of 4 MiB for a message.
+const SNAPSHOTS_PER_LIST: i32 = 1000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,15 +58,20 @@ impl Page {
     async fn take_snapshot(&self, requested: NewSnapshot) -> Answered {
         let NewSnapshot { volume, name } = requested;
         tracing::info!(volume = %orlop_model::id::shown(&volume), "taking a snapshot that was requested on the page");
-        let request =
-            v1::CreateSnapshotRequest { source_volume_id: volume, name, ..Default::default() };
+        let name_given = name.clone();
         let call = |channel: Channel| async move {
-            ControllerClient::new(channel).create_snapshot(request).await
+            taken(ControllerClient::new(channel), volume, name).await
         };
-        let Some(reply) = self.call_within_timeout(call).await? else {
+        let Some(Taken { id, is_new }) = self.call_within_timeout(call).await? else {
             return Ok(done(StatusCode::ACCEPTED));
         };
-        let id = reply.into_inner().snapshot.map(|snapshot| snapshot.snapshot_id);
+        if !is_new {
+            let why = format!(
+                "snapshot {name_given} of this volume exists already, and nothing was done; give the new one \
+                 another name"
+            );
+            return Err(Refusal::new(StatusCode::CONFLICT, why));
+        }
         let mut answer = whole(JSON, json(&serde_json::json!({ "snapshot": id }))?);
         *answer.status_mut() = StatusCode::CREATED;
         Ok(answer)
@@ -106,6 +113,39 @@ impl Page {
             Err(_) => Ok(None),
         }
     }
+}
+
+struct Taken {
+    id: String,
+    /// `false`: there was one of this name, which CSI answers with as if it had been taken now.
+    is_new: bool,
+}
+
+async fn taken(
+    mut client: ControllerClient<Channel>,
+    volume: String,
+    name: String,
+) -> Result<Taken, Status> {
+    let mut before = Vec::new();
+    let mut listing = v1::ListSnapshotsRequest {
+        source_volume_id: volume.clone(),
+        max_entries: SNAPSHOTS_PER_LIST,
+        ..Default::default()
+    };
+    loop {
+        let listed = client.list_snapshots(listing.clone()).await?.into_inner();
+        let snapshots = listed.entries.into_iter().filter_map(|entry| entry.snapshot);
+        before.extend(snapshots.map(|snapshot| snapshot.snapshot_id));
+        if listed.next_token.is_empty() {
+            break;
+        }
+        listing.starting_token = listed.next_token;
+    }
+    let request =
+        v1::CreateSnapshotRequest { source_volume_id: volume, name, ..Default::default() };
+    let snapshot = client.create_snapshot(request).await?.into_inner().snapshot;
+    let id = snapshot.map(|snapshot| snapshot.snapshot_id).unwrap_or_default();
+    Ok(Taken { is_new: !before.contains(&id), id })
 }
 
 fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
