@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use orlop_sys::tool;
 use orlop_tests::*;
@@ -148,4 +149,39 @@ async fn what_is_missing_is_named_in_the_manifest() {
         assert!(ran.stdout.contains(missing), "{missing}: {ran:?}");
     }
     fs::remove_file(run_dir.join("limited/9999:1")).unwrap();
+}
+
+/// A bundle is needed most when a disk hangs.
+#[tokio::test(flavor = "multi_thread")]
+async fn bundle_waits_for_no_pool_that_hangs() {
+    needs_root!();
+    let well = TestPool::new(PoolFs::Directory, 0);
+    let hung = well.beside("hung", PoolFs::Directory, 0);
+    let mut daemon = Launch::on_several(&[("hung", &hung, ""), ("well", &well, "")]).start().await;
+    let well_only = daemon.client().create("v").size(MIB).block().parameter("pool", "well");
+    let node = daemon.client().on_node(&well_only.done().await, block());
+    node.stage().await.unwrap();
+    let file = well.scratch().join("support.tar");
+    let words = ["doctor", "--bundle", file.to_str().unwrap(), "--log", "/dev/null"];
+    let launch = daemon.launch().clone().env("ORLOP_CONFIG", well.scratch().join("orlop.toml"));
+    let output = well.scratch().join("output");
+    fs::write(&output, "").unwrap();
+    let silent = SilentMount::over(&hung.path);
+    let mut running = launch.begin(&words, &output);
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !running.has_ended() {
+        assert!(Instant::now() < deadline, "{}", fs::read_to_string(&output).unwrap());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    drop((running, silent));
+
+    let bundle = unpacked(&file);
+    let manifest = read(&bundle, "MANIFEST");
+    assert!(manifest.contains("- pools/hung/orlop.pool: it was not read within"), "{manifest}");
+    assert!(read(&bundle, "findings.txt").contains("did not answer within"));
+    assert!(read(&bundle, "pools/well/orlop.pool").contains("\"id\""));
+    assert!(read(&bundle, "loop-devices.txt").contains(well.path.to_str().unwrap()));
+    assert!(read(&bundle, "mounts.txt").contains(hung.path.to_str().unwrap()));
+    node.unstage().await.unwrap();
+    daemon.terminate();
 }

@@ -3,6 +3,7 @@
 //! be read.
 
 mod machine;
+mod reading;
 mod tar;
 mod versions;
 
@@ -16,6 +17,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::Value;
 
 use crate::config::{Config, PoolConfig, Sockets, effective};
+use reading::within_timeout;
 use tar::Archive;
 
 /// The directory of all files in the archive.
@@ -90,8 +92,9 @@ impl Bundle {
         bundle.add("findings.json", findings.json);
         bundle.add("versions.txt", versions::all());
         bundle.add_log(log);
-        bundle.add_outcome("mounts.txt", machine::mounts(config, &findings.run_dirs));
-        bundle.add_outcome("loop-devices.txt", machine::loop_devices(config));
+        let directories = machine::directories(config);
+        bundle.add_outcome("mounts.txt", machine::mounts(config, &directories, &findings.run_dirs));
+        bundle.add_outcome("loop-devices.txt", machine::loop_devices(config, &directories));
         for pool in &config.pools {
             bundle.add_pool(pool);
         }
@@ -118,19 +121,22 @@ impl Bundle {
 
     /// Adds a text file that Orlop wrote.
     fn add_file(&mut self, name: &str, path: &Path) {
-        match orlop_sys::file::read_small(path, LONGEST_FILE) {
+        match read_file(path) {
             Ok(contents) => self.add(name, contents),
-            Err(error) => self.miss(name, error),
+            Err(why) => self.miss(name, why),
         }
     }
 
     fn add_log(&mut self, log: Option<&Path>) {
         const NAME: &str = "log.txt";
         match log {
-            Some(path) => match machine::end_of_file(path) {
-                Ok(lines) => self.add(NAME, lines),
-                Err(why) => self.miss(NAME, why),
-            },
+            Some(path) => {
+                let path = path.to_owned();
+                match within_timeout(move || machine::end_of_file(&path)) {
+                    Ok(lines) => self.add(NAME, lines),
+                    Err(why) => self.miss(NAME, why),
+                }
+            }
             None => self.add_outcome(NAME, machine::journal()),
         }
     }
@@ -140,7 +146,11 @@ impl Bundle {
         match pool {
             PoolConfig::Image(image) => {
                 for file in ["orlop.pool", "served-by.json"] {
-                    self.add_file(&at(file), &image.path.join(file));
+                    let path = image.path.join(file);
+                    match within_timeout(move || read_file(&path)) {
+                        Ok(contents) => self.add(&at(file), contents),
+                        Err(why) => self.miss(&at(file), why),
+                    }
                 }
             }
             PoolConfig::Rbd(_) => self.miss(
@@ -246,10 +256,13 @@ fn write_private(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     file.sync_all()
 }
 
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    orlop_sys::file::read_small(path, LONGEST_FILE).map_err(|error| error.to_string())
+}
+
 /// A node record without its mount flags.
 fn node_record(path: &Path) -> Result<String, String> {
-    let contents =
-        orlop_sys::file::read_small(path, LONGEST_FILE).map_err(|error| error.to_string())?;
+    let contents = read_file(path)?;
     let mut record: Value = serde_json::from_slice(&contents)
         .map_err(|_| "it is not JSON, and left out because it may hold mount flags".to_owned())?;
     hide_flags(&mut record);

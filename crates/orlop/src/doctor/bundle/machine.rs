@@ -10,6 +10,7 @@ use orlop_sys::loopdev::{self, BackedDevice};
 use orlop_sys::mounts::{self, MountEntry};
 use orlop_sys::tool;
 
+use super::reading::within_timeout;
 use crate::config::{Config, PoolConfig};
 
 /// How much of a log is taken, from its end.
@@ -32,14 +33,17 @@ const SHOWN_OPTIONS: [&str; 11] = [
     "sync",
 ];
 
-fn directories(config: &Config) -> Vec<PathBuf> {
-    let pools = config.pools.iter().filter_map(PoolConfig::directory);
-    // As the kernel names them.
-    pools.map(|path| path.canonicalize().unwrap_or(path)).collect()
+/// Of the pools, as the kernel names them; as the settings do, where that cannot be read.
+pub(super) fn directories(config: &Config) -> Vec<PathBuf> {
+    let resolved = |path: PathBuf| {
+        let given = path.clone();
+        let resolve = move || given.canonicalize().map_err(|error| error.to_string());
+        within_timeout(resolve).unwrap_or(path)
+    };
+    config.pools.iter().filter_map(PoolConfig::directory).map(resolved).collect()
 }
 
-fn devices_of(config: &Config) -> Result<Vec<BackedDevice>, String> {
-    let directories = directories(config);
+fn devices_of(config: &Config, directories: &[PathBuf]) -> Result<Vec<BackedDevice>, String> {
     let mut devices = loopdev::all_backed().map_err(|error| error.to_string())?;
     let exports = config.run_dir.join(&config.driver_name);
     devices.retain(|device| {
@@ -50,9 +54,9 @@ fn devices_of(config: &Config) -> Result<Vec<BackedDevice>, String> {
 }
 
 /// One line for each device on a file of a pool.
-pub(super) fn loop_devices(config: &Config) -> Result<String, String> {
+pub(super) fn loop_devices(config: &Config, directories: &[PathBuf]) -> Result<String, String> {
     let mut text = String::new();
-    for BackedDevice { device, file, read_only, .. } in devices_of(config)? {
+    for BackedDevice { device, file, read_only, .. } in devices_of(config, directories)? {
         let number = device.device_number().map(|(major, minor)| format!("{major}:{minor}"));
         let access = if read_only { "ro" } else { "rw" };
         text.push_str(&format!(
@@ -66,12 +70,16 @@ pub(super) fn loop_devices(config: &Config) -> Result<String, String> {
 }
 
 /// The pools, what is below them and the run directories, and every mount of a device of a pool.
-pub(super) fn mounts(config: &Config, run_dirs: &[PathBuf]) -> Result<String, String> {
-    let devices = devices_of(config)?;
+pub(super) fn mounts(
+    config: &Config,
+    directories: &[PathBuf],
+    run_dirs: &[PathBuf],
+) -> Result<String, String> {
+    let devices = devices_of(config, directories)?;
     let numbers: Vec<_> =
         devices.iter().filter_map(|device| device.device.device_number().ok()).collect();
     let names: Vec<PathBuf> = devices.iter().map(|device| device.device.path()).collect();
-    let mut places = directories(config);
+    let mut places = directories.to_vec();
     places.extend(run_dirs.iter().cloned());
     let concerns = |mount: &&MountEntry| {
         let is_around = |place: &PathBuf| {
