@@ -46,7 +46,7 @@ pub use punch::punch_zeroes;
 pub use regular::{FileAccess, open_regular};
 pub use remove::remove_tree;
 pub use restore::{EmptyEntry, EntryKind, is_still_at, restore_empty};
-pub use small::{read_at_most, read_small};
+pub use small::{read_at_most, read_small, read_small_no_link};
 pub use unused::try_truncate_unused;
 
 use crate::error::{Context, Result};

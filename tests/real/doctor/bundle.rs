@@ -185,3 +185,45 @@ async fn bundle_waits_for_no_pool_that_hangs() {
     node.unstage().await.unwrap();
     daemon.terminate();
 }
+
+/// A disk from elsewhere brings along what it wants, also the run directory that it names.
+#[tokio::test(flavor = "multi_thread")]
+async fn bundle_follows_no_links_of_a_pool() {
+    needs_root!();
+    let mut fixture = Fixture::new(PoolFs::Directory).await;
+    fixture.daemon.terminate();
+    let scratch = fixture.pool.scratch();
+    let private = scratch.ensure_dir("private");
+    for name in ["key", "key.json"] {
+        fs::write(private.join(name), format!("{{\"key\": \"{CEPH_KEY}\"}}")).unwrap();
+    }
+    let run_dir = scratch.join("run/csi.orlop.io");
+    fs::remove_dir(run_dir.join("frozen")).unwrap();
+    let links = [
+        (private.join("key"), fixture.pool.path.join("served-by.json")),
+        (private.join("key"), run_dir.join("lost-writes/link")),
+        (private.join("key.json"), run_dir.join("volumes/link.json")),
+        (private.clone(), run_dir.join("frozen")),
+    ];
+    fs::remove_file(&links[0].1).unwrap();
+    for (target, link) in &links {
+        std::os::unix::fs::symlink(target, link).unwrap();
+    }
+    let file = scratch.join("support.tar");
+    fixture.daemon.launch().run(&[
+        "doctor",
+        "--bundle",
+        file.to_str().unwrap(),
+        "--log",
+        "/dev/null",
+    ]);
+    let bundle = unpacked(&file);
+    assert_eq!(files_that_hold(&[&bundle], CEPH_KEY), [] as [PathBuf; 0]);
+    let manifest = read(&bundle, "MANIFEST");
+    for missing in ["pools/default/served-by.json", "run-1/lost-writes/link", "run-1/frozen"] {
+        assert!(manifest.contains(&format!("- {missing}: ")), "{missing}: {manifest}");
+    }
+    for (_, link) in &links {
+        fs::remove_file(link).unwrap();
+    }
+}

@@ -167,7 +167,7 @@ impl Bundle {
         }
         for part in ["pools", "volumes", "frozen", "limited", "lost-writes", "io-before"] {
             let directory = run_dir.join(part);
-            let entries = match directory.read_dir() {
+            let entries = match entries_of(&directory) {
                 Ok(entries) => entries,
                 Err(error) => {
                     self.miss(&format!("{short}/{part}"), error);
@@ -256,8 +256,17 @@ fn write_private(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     file.sync_all()
 }
 
+/// The pool, and a run directory that it names, may come with a disk from elsewhere. A link there could put any file of
+/// this machine into an archive that is sent away.
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    orlop_sys::file::read_small(path, LONGEST_FILE).map_err(|error| error.to_string())
+    orlop_sys::file::read_small_no_link(path, LONGEST_FILE).map_err(|error| error.to_string())
+}
+
+fn entries_of(directory: &Path) -> std::io::Result<std::fs::ReadDir> {
+    match directory.symlink_metadata()?.is_dir() {
+        true => directory.read_dir(),
+        false => Err(ErrorKind::NotADirectory.into()),
+    }
 }
 
 /// A node record without its mount flags.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 
+use super::{FileAccess, open_regular};
 use crate::error::{Context, Error, Result};
 
 /// The contents of a regular file of at most `most` bytes. Anything else is refused, and not waited
@@ -21,7 +22,13 @@ pub fn read_small(path: &Path, max: usize) -> Result<Vec<u8>> {
     bounded(&file, path, max)
 }
 
-/// The same of what may also be a pipe, which is waited for.
+/// The same, and a symbolic link is refused, too: the file may come with a disk from elsewhere, and name one of this
+/// machine.
+pub fn read_small_no_link(path: &Path, max: usize) -> Result<Vec<u8>> {
+    bounded(&open_regular(path, FileAccess::Read)?, path, max)
+}
+
+/// As [`read_small`], of what may also be a pipe, which is waited for.
 pub fn read_at_most(path: &Path, max: usize) -> Result<Vec<u8>> {
     let file = File::open(path).on("read", path)?;
     bounded(&file, path, max)

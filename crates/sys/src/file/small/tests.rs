@@ -19,6 +19,10 @@ fn only_regular_files_that_are_small_are_read() {
         let error = read_small(&name, 64).unwrap_err();
         assert!(error.to_string().contains("not a regular file"), "{error}");
     }
+    assert_eq!(read_small_no_link(&path("whole"), 64).unwrap(), [7; 64]);
+    for name in ["link", "pipe"] {
+        assert!(read_small_no_link(&path(name), 64).is_err(), "{name}");
+    }
     for error in [read_small(&path("whole"), 63), read_at_most(Path::new("/dev/zero"), 63)] {
         let error = error.unwrap_err();
         assert!(error.to_string().contains("longer than 63 bytes"), "{error}");
