@@ -257,10 +257,10 @@ impl Peers {
         }
         let mut found = BTreeSet::new();
         let mut unresolved = BTreeMap::new();
-        for (name, outcome) in resolving.join_all().await {
-            match outcome {
-                Ok(addresses) => found.extend(addresses),
-                Err(why) => drop(unresolved.insert(name, why)),
+        for (name, resolved) in resolving.join_all().await {
+            found.extend(resolved.addresses);
+            if let Some(why) = resolved.problem {
+                unresolved.insert(name, why);
             }
         }
         (found, unresolved)

@@ -1,6 +1,6 @@
 //! Resolves the names of peers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,15 +16,41 @@ use super::PEER_TIMEOUT;
 #[derive(Clone, Default)]
 pub(super) struct Lookups {
     under_way: Arc<Mutex<BTreeSet<String>>>,
+    /// What each name stood for when it was last resolved.
+    last: Arc<Mutex<BTreeMap<String, Vec<SocketAddr>>>>,
+}
+
+/// What a name stands for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Resolved {
+    pub(super) addresses: Vec<SocketAddr>,
+    /// Why the addresses are those of before, or none.
+    pub(super) problem: Option<String>,
 }
 
 impl Lookups {
-    /// The addresses of `HOST:PORT`.
-    pub(super) async fn resolve(&self, name: &str) -> Result<Vec<SocketAddr>, String> {
+    /// The addresses of `HOST:PORT`. Daemons do not end with the name service: while a name cannot be resolved, it
+    /// stands for what it stood for before.
+    pub(super) async fn resolve(&self, name: &str) -> Resolved {
         self.resolve_by(name, |name| name.to_socket_addrs().map(Iterator::collect)).await
     }
 
-    pub(super) async fn resolve_by(
+    async fn resolve_by(
+        &self,
+        name: &str,
+        look_up: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
+    ) -> Resolved {
+        match self.look_up(name, look_up).await {
+            Ok(addresses) => Resolved { addresses, problem: None },
+            Err(problem) => {
+                let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                let addresses = last.get(name).cloned().unwrap_or_default();
+                Resolved { addresses, problem: Some(problem) }
+            }
+        }
+    }
+
+    async fn look_up(
         &self,
         name: &str,
         look_up: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
@@ -37,6 +63,8 @@ impl Lookups {
         let (answer, answered) = oneshot::channel();
         let looking_up = move || {
             let found = look_up(&running.name);
+            // Also an answer that comes too late.
+            found.iter().for_each(|addresses| running.remember(addresses));
             drop(running);
             // The caller may have given up.
             let _ = answer.send(found);
@@ -63,6 +91,13 @@ impl Lookups {
 struct Running {
     lookups: Lookups,
     name: String,
+}
+
+impl Running {
+    fn remember(&self, addresses: &[SocketAddr]) {
+        let mut last = self.lookups.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.insert(self.name.clone(), addresses.to_vec());
+    }
 }
 
 impl Drop for Running {
