@@ -38,6 +38,8 @@ pub(super) struct PeerAnswer {
 /// streams are not read, the peer does not count as unreachable.
 #[derive(Clone)]
 pub(super) struct Channels {
+    /// The node that the certificate at the other end is for.
+    node: String,
     pub(super) calls: Channel,
     pub(super) questions: Channel,
 }
@@ -54,6 +56,7 @@ pub(super) async fn ask(
 ) -> Answer {
     if let Some(channels) = known
         && let Ok((description, reports)) = describe(address, &channels.questions, &caller).await
+        && description.node == channels.node
     {
         return Ok(PeerAnswer { description, reports, channels });
     }
@@ -69,9 +72,10 @@ pub(super) async fn ask(
         ));
     }
     // A channel connects again by itself, and then it has to be the same node.
-    let _ = expected.set(description.node.clone());
+    let node = description.node.clone();
+    let _ = expected.set(node.clone());
     let calls = connect(address, &identity, &certificate, &expected).await?;
-    Ok(PeerAnswer { description, reports, channels: Channels { calls, questions } })
+    Ok(PeerAnswer { description, reports, channels: Channels { node, calls, questions } })
 }
 
 async fn describe(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orlop_csi::proto::csi::v1;
+use orlop_model::Pool;
 use orlop_router::{TlsError, TlsFiles, TlsIdentity};
 use tonic::Code;
 
@@ -42,6 +43,24 @@ async fn a_peer_that_gives_another_name_is_refused() {
     let refused = create(&mut controller(&router), new_volume_at("v", &["a"])).await;
     let why = expect(refused, Code::Unavailable);
     assert!(why.contains("certificate is for another one"), "{why}");
+}
+
+/// Nor can it once it has been taken for itself: the connections are kept.
+#[tokio::test]
+async fn a_peer_that_changes_its_name_is_refused() {
+    let authority = Authority::new();
+    let a = Node::start("a", &authority, SIZE).await;
+    let impostor = Node::start("b", &authority, SIZE).await;
+    let (router, peers) = router_before(&[&impostor], &authority).await;
+    let mut client = controller(&router);
+    create(&mut client, new_volume_at("v", &["b"])).await.unwrap();
+    impostor.calls.answer_as(a.routes.for_peers());
+    peers.poll().await;
+    let refused = create(&mut client, new_volume_at("w", &["b"])).await;
+    let why = expect(refused, Code::Unavailable);
+    assert!(why.contains("certificate is for another one"), "{why}");
+    create(&mut client, new_volume_at("w", &["a"])).await.unwrap_err();
+    assert_eq!(a.pool.catalogue().volumes(None, 0).unwrap(), []);
 }
 
 #[tokio::test]

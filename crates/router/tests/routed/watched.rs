@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use http_body_util::BodyExt;
-use orlop_csi::CallService;
+use orlop_csi::{CallService, Routes};
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tower::Service;
@@ -27,11 +27,18 @@ pub(crate) struct CallLog {
     hanging: Arc<Mutex<BTreeSet<String>>>,
     /// Answers of CSI that have begun and are not over.
     open: Arc<AtomicUsize>,
+    /// What answers instead of the daemon.
+    instead: Arc<Mutex<Option<Routes>>>,
 }
 
 impl CallLog {
     pub(crate) fn hang_at(&self, method: &str) {
         self.hanging.lock().unwrap().insert(method.to_owned());
+    }
+
+    /// As if the daemon were this one.
+    pub(crate) fn answer_as(&self, other: Routes) {
+        *self.instead.lock().unwrap() = Some(other);
     }
 
     pub(crate) fn deadlines_of(&self, method: &str) -> Vec<Option<String>> {
@@ -96,6 +103,10 @@ impl<S: CallService> Service<Request<Body>> for Watched<S> {
         let is_of_csi = request.uri().path().starts_with("/csi.");
         if !self.log.note(&request) {
             return Box::pin(std::future::pending());
+        }
+        let instead = self.log.instead.lock().unwrap().clone();
+        if let Some(mut other) = instead {
+            return Box::pin(async move { other.call(request).await });
         }
         let answering = self.inner.call(request);
         let open = is_of_csi.then(|| Open::count(&self.log.open));
