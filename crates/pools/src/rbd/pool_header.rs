@@ -2,6 +2,7 @@
 //!
 //! Unlike the header of an image pool it is no lock: many processes use the pool at once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use orlop_model::{
@@ -36,11 +37,15 @@ pub(super) fn read_or_create(session: &Session, create: bool) -> Result<PoolId> 
         check_is_of_contents(session, &id)?;
         return Ok(id);
     }
-    if let Some(lost) = id_in_use(session)? {
+    let ids = ids_in_use(session)?;
+    if !ids.is_empty() {
         // Another process may have made the pool since, and volumes in it.
         return match read(session)? {
             Some(id) => Ok(id),
-            None => Err(header_lost(session.ceph_pool(), lost)?),
+            None => {
+                let reason = format!("its pool header {POOL_HEADER} is lost");
+                Err(header_wrong(session.ceph_pool(), &reason, &ids)?)
+            }
         };
     }
     let making = || format!("make a pool in the Ceph pool {}", session.ceph_pool());
@@ -71,17 +76,18 @@ fn text_of(id: PoolId) -> serde_json::Result<String> {
     serde_json::to_string(&RbdHeader { format: FORMAT, id, kind: KIND.to_owned() })
 }
 
-/// The pool id in the names of volumes or snapshots that are there without a header. A daemon that was
+/// The pool ids in the names of volumes, snapshots and groups that are there, and how many name each. A daemon that was
 /// killed before it wrote the header has made none.
-fn id_in_use(session: &Session) -> Result<Option<PoolId>> {
+fn ids_in_use(session: &Session) -> Result<BTreeMap<PoolId, usize>> {
     let looking = || format!("find volumes in the Ceph pool {}", session.ceph_pool());
     let images = session.ask(looking, |io| io.image_names("", VOLUMES, 0))?;
     let volumes = images.iter().filter_map(|(name, _)| name.parse::<VolumeId>().ok());
-    if let Some(id) = volumes.map(|id| id.pool().clone()).next() {
-        return Ok(Some(id));
-    }
+    let volumes = volumes.map(|id| id.pool().clone());
     let records = session.ask(looking, |io| io.omap_list(RECORDS, "", "", 0))?;
-    Ok(records.iter().find_map(|(key, _)| key.split('.').find_map(pool_of)))
+    let recorded = records.iter().filter_map(|(key, _)| key.split('.').find_map(pool_of));
+    let mut ids = BTreeMap::new();
+    volumes.chain(recorded).for_each(|id| *ids.entry(id).or_default() += 1);
+    Ok(ids)
 }
 
 /// A header that belongs to another pool shows an empty pool where there are volumes, and orchestrators take what
@@ -96,12 +102,13 @@ fn check_is_of_contents(session: &Session, id: &PoolId) -> Result<()> {
     if own {
         return Ok(());
     }
-    let Some(other) = id_in_use(session)?.filter(|other| other != id) else { return Ok(()) };
-    let reason = format!(
-        "its pool header {POOL_HEADER} is that of pool {id}, and volumes or snapshots of pool {other} are in it, and \
-         none of pool {id}"
-    );
-    Err(header_wrong(session.ceph_pool(), &reason, other)?)
+    let ids = ids_in_use(session)?;
+    if ids.is_empty() || ids.contains_key(id) {
+        return Ok(());
+    }
+    let reason =
+        format!("its pool header {POOL_HEADER} is that of pool {id}, of which nothing is in it");
+    Err(header_wrong(session.ceph_pool(), &reason, &ids)?)
 }
 
 /// The pool id in a record's key.
@@ -113,20 +120,26 @@ fn pool_of(id: &str) -> Option<PoolId> {
     of_snapshot().or_else(of_group_snapshot).or_else(of_group).or_else(of_volume)
 }
 
-fn header_lost(pool: &str, id: PoolId) -> Result<Error> {
-    let reason = format!(
-        "its pool header {POOL_HEADER} is lost, and volumes or snapshots of pool {id} are in it"
-    );
-    header_wrong(pool, &reason, id)
-}
-
-/// `id` is the one that the header should have.
-fn header_wrong(pool: &str, reason: &str, id: PoolId) -> Result<Error> {
+/// `ids`: of what is there. An image of another pool may have been restored among those of this one; with the id of
+/// that pool in the header, the volumes of this one would be in no list.
+fn header_wrong(pool: &str, reason: &str, ids: &BTreeMap<PoolId, usize>) -> Result<Error> {
     let what = format!("the Ceph pool {pool}");
-    let text =
-        text_of(id).map_err(|error| Error::failed(format!("open {what}"), Reason::of(error)))?;
-    let mended = format!("{reason}; restore the object {POOL_HEADER} with the contents {text}");
-    Ok(Error::damaged(what, mended))
+    let most = ids.iter().max_by_key(|(_, count)| **count).map(|(id, _)| id.clone());
+    let text = most.map(text_of).transpose();
+    let text = text.map_err(|error| Error::failed(format!("open {what}"), Reason::of(error)))?;
+    let text = text.unwrap_or_default();
+    let listed: Vec<String> = ids.iter().map(|(id, count)| format!("{id} ({count})")).collect();
+    let advice = match ids.len() {
+        1 => format!("restore the object {POOL_HEADER} with the contents {text}"),
+        _ => format!(
+            "there is more than one, so restore the object {POOL_HEADER} with the id of the pool that was served \
+             here, as in {text}; with another id, its volumes are not found"
+        ),
+    };
+    let listed = listed.join(", ");
+    let reason =
+        format!("{reason}; volumes, snapshots or groups of pool {listed} are in it; {advice}");
+    Ok(Error::damaged(what, reason))
 }
 
 pub(super) fn read(session: &Session) -> Result<Option<PoolId>> {

@@ -73,6 +73,31 @@ fn no_pool_is_created_over_volumes_without_a_header() {
     assert_eq!(fixture.open().catalogue().snapshot(&taken.id).unwrap().unwrap().id, taken.id);
 }
 
+/// An image of another pool was restored among them. With its id in the header, no other volume would be found.
+#[test]
+fn id_of_a_foreign_image_is_not_advised() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
+    for name in ["a", "b"] {
+        volume(&pool, name, 8 * MIB);
+    }
+    let foreign = ["00000000", "ffffffff"];
+    for id in foreign {
+        fixture.rbd(&["create", &format!("v-{id}-{}", "0".repeat(32)), "--size", "8M"]);
+    }
+    let own = fixture.io().read("orlop.pool").unwrap();
+    fixture.remove_object("orlop.pool");
+    let refused = RbdPool::open(&fixture.config());
+    let Err(Error::Damaged { reason, .. }) = refused else { panic!("{refused:?}") };
+    let reason = reason.to_string();
+    assert!(reason.contains(str::from_utf8(&own).unwrap()), "{reason}");
+    assert!(reason.contains(&format!("{} (2)", pool.id())), "{reason}");
+    for id in foreign {
+        assert!(reason.contains(&format!("{id} (1)")), "{reason}");
+        assert!(!reason.contains(&format!("\"{id}\"")), "{reason}");
+    }
+}
+
 /// It would show an empty pool, and orchestrators take what is missing from a list for deleted.
 #[test]
 fn header_of_another_pool_is_refused() {
