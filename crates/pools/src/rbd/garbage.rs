@@ -11,19 +11,25 @@ mod obstacles;
 mod removals;
 mod trash_lease;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use orlop_model::{Error, PoolInfo, Result, VolumeId};
-use orlop_sys::ceph::{Access, Image, IoCtx, SnapshotNamespace, Trashed, UpdateOutcome, header_of};
+use orlop_model::{Error, PoolId, PoolInfo, Result, VolumeId};
+use orlop_sys::ceph::{
+    Access, Image, ImageSnapshot, IoCtx, SnapshotNamespace, Trashed, UpdateOutcome, header_of,
+};
 
 use super::delete::Deletion;
 use super::flatten::Flattening;
 use super::image_state::{ImageState, NamedState, Step};
 use super::images::{Images, NamedImage};
 use super::intent::{Intents, Orphans};
-use super::layout::{DELETED, is_ours, kept_name, kept_prefix, record_key};
+use super::layout::{
+    DELETED, is_ours, is_own_group, is_own_snapshot, kept_name, kept_prefix,
+    name_of_snapshot_group, record_key,
+};
 use super::session::Session;
 use super::uncommitted_group_snapshot::IntendedGroupSnapshot;
 use super::uncommitted_snapshot::IntendedSnapshot;
@@ -236,6 +242,29 @@ impl Garbage {
         self.deletion.check_is_draft(id, image_id)
     }
 
+    /// Orlop's snapshots of an image that neither a record nor an intent names, so that nothing removes them, by what
+    /// removes each: the records are older than they are.
+    pub(super) fn unrecorded_snapshots(&self, image_id: &str) -> Result<BTreeMap<String, String>> {
+        let looking = || format!("list the snapshots of image {image_id}");
+        let listing = || self.session.ask(looking, |io| own_snapshots(io, &self.info.id, image_id));
+        let mut unrecorded = BTreeMap::new();
+        for (snapshot, command) in listing()? {
+            let is_known = match name_of_snapshot_group(&snapshot) {
+                Some(name) => self.intents.knows(name, &IntendedGroupSnapshot::default())?,
+                None => self.intents.knows(&snapshot, &IntendedSnapshot::new(image_id))?,
+            };
+            if !is_known {
+                unrecorded.insert(snapshot, command);
+            }
+        }
+        if !unrecorded.is_empty() {
+            // One that has just been removed was known until then.
+            let still = listing()?;
+            unrecorded.retain(|snapshot, _| still.contains_key(snapshot));
+        }
+        Ok(unrecorded)
+    }
+
     /// A name without an image, as there was [`CREATE_STEP_TIME`] ago: the daemon that made it was killed.
     fn discard_name_alone(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         let name_alone = matches!(
@@ -274,6 +303,37 @@ fn report_failure(id: &VolumeId, error: &Error) {
     } else {
         tracing::warn!(%error, %id, "cannot remove an orphan; it will be retried");
     }
+}
+
+/// By name, or by the name of the group, with the command that removes each.
+fn own_snapshots(
+    io: &Arc<IoCtx>,
+    pool: &PoolId,
+    image_id: &str,
+) -> orlop_sys::Result<BTreeMap<String, String>> {
+    let mut found = BTreeMap::new();
+    if !io.has_snapshots(image_id)? {
+        return Ok(found);
+    }
+    let image = match io.open_image_by_id(image_id, None, Access::ReadOnly) {
+        Err(error) if error.is_not_found() => return Ok(found),
+        image => image?,
+    };
+    for ImageSnapshot { name, namespace, number, .. } in image.snapshots()? {
+        match namespace {
+            SnapshotNamespace::User if is_own_snapshot(pool, &name) => {
+                let command = format!("rbd snap rm --image-id {image_id} --snap {name}");
+                found.insert(name, command);
+            }
+            SnapshotNamespace::Group => {
+                let group = image.group_of(number)?.filter(|of| is_own_group(pool, of));
+                let command = |group: &String| format!("rbd group rm {group}");
+                found.extend(group.map(|group| (group.clone(), command(&group))));
+            }
+            SnapshotNamespace::User | SnapshotNamespace::Trash | SnapshotNamespace::Other => {}
+        }
+    }
+    Ok(found)
 }
 
 enum Collected {

@@ -11,7 +11,7 @@ use super::fencing::registered_writers;
 use super::garbage::{HOUR, obstacle, unfinished_removals};
 use super::image_state::NamedState;
 use super::images::{KnownImage, NamedImage, trashed_by_hand};
-use super::layout::kept_prefix;
+use super::layout::{RECORDS, kept_prefix};
 use super::open::RbdPoolConfig;
 
 impl RbdPool {
@@ -51,7 +51,7 @@ impl RbdPool {
                         Ok(Some(known)) => {
                             self.inspect_length(&known, findings)?;
                             self.inspect_nodes(&known.record, &image_id, findings)?;
-                            self.inspect_removals(&subject, &image_id, findings)?;
+                            self.inspect_snapshots(&subject, &image_id, findings)?;
                         }
                         Ok(None) => {}
                         Err(error @ Error::Damaged { .. }) => findings.push(Finding::by_hand(
@@ -158,7 +158,7 @@ impl RbdPool {
             })?;
             let subject = format!("image {name}");
             self.inspect_obstacle(&subject, &image_id, findings)?;
-            self.inspect_removals(&subject, &image_id, findings)?;
+            self.inspect_snapshots(&subject, &image_id, findings)?;
             if !needed {
                 let problem = "it was kept for a snapshot, and none is left";
                 findings.push(for_garbage_collection(subject, problem));
@@ -180,7 +180,7 @@ impl RbdPool {
         for trashed in self.garbage.deleted_images()? {
             let subject = format!("deleted image {}", trashed.id);
             self.inspect_obstacle(&subject, &trashed.id, findings)?;
-            self.inspect_removals(&subject, &trashed.id, findings)?;
+            self.inspect_snapshots(&subject, &trashed.id, findings)?;
         }
         Ok(())
     }
@@ -201,7 +201,7 @@ impl RbdPool {
         Ok(())
     }
 
-    fn inspect_removals(
+    fn inspect_snapshots(
         &self,
         subject: &str,
         image_id: &str,
@@ -211,6 +211,19 @@ impl RbdPool {
         for number in self.session.ask(looking, |io| unfinished_removals(io, image_id))? {
             let problem = format!("its snapshot number {number} was removed only halfway");
             findings.push(for_garbage_collection(subject, problem));
+        }
+        for (snapshot, command) in self.garbage.unrecorded_snapshots(image_id)? {
+            findings.push(Finding::by_hand(
+                "unrecorded-snapshot",
+                subject,
+                format!(
+                    "its snapshot {snapshot} has no record, as after an older copy of the object {RECORDS} was \
+                     restored, and nothing frees its space"
+                ),
+                format!(
+                    "restore its record among the keys of {RECORDS}, or remove it with `{command}`"
+                ),
+            ));
         }
         Ok(())
     }

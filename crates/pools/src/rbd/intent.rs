@@ -211,6 +211,19 @@ impl Intents {
         }
     }
 
+    /// Is it recorded, or being made or removed? A record that cannot be read counts.
+    pub(super) fn knows<What: Intended>(&self, name: &str, what: &What) -> Result<bool> {
+        let is_recorded = || match what.is_recorded(&self.records, name) {
+            Err(Error::Damaged { .. }) => Ok(true),
+            known => known,
+        };
+        let reading = || format!("read the intent {name}");
+        // Committed or deleted in between, it has first the one and then the other.
+        Ok(is_recorded()?
+            || self.records.get(reading, &key_of::<What>(name))?.is_some()
+            || is_recorded()?)
+    }
+
     fn remove_named<What: Intended>(&self, names: &str, now: u64) -> Result<Orphans> {
         let mut orphans = Orphans::default();
         let listing = || format!("find orphans in pool {}", self.info.name);

@@ -140,6 +140,11 @@ pub(super) fn name_of_snapshot_group(group: &str) -> Option<&str> {
     group.strip_prefix(SNAPSHOT_GROUP)
 }
 
+/// Has Orlop made this RBD group, for a group snapshot of this pool?
+pub(super) fn is_own_group(pool: &PoolId, group: &str) -> bool {
+    name_of_snapshot_group(group).is_some_and(|name| name.starts_with(&format!("gs-{pool}-")))
+}
+
 /// A name that no snapshot of any image had before: the orphan of an earlier attempt is never taken
 /// for the snapshot that is taken now.
 pub(super) fn new_snapshot_name(purpose: impl Display) -> Result<String> {

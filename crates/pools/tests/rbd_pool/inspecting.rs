@@ -2,9 +2,10 @@
 
 use orlop_model::{ControllerPublication, Finding, Pool, ReaderState, Remedy};
 use orlop_pools::rbd::RbdPool;
-use orlop_sys::ceph::NewImage;
+use orlop_sys::ceph::{NewImage, Update};
 
-use crate::fixture::{Fixture, MIB, volume, writer_capability};
+use crate::fixture::{Fixture, MIB, snapshot, until, volume, writer_capability};
+use crate::groups::group;
 
 fn codes(fixture: &Fixture) -> Vec<&'static str> {
     let (_, findings) = RbdPool::inspect(&fixture.config()).unwrap();
@@ -51,6 +52,36 @@ fn inspection_reports_inconsistent_objects() {
     fixture.io().create_image("orlop-kept.none", NewImage::Zeroes { size: MIB }).unwrap();
     assert_eq!(codes(&fixture), ["leftover", "leftover"]);
     assert!(before.iter().all(|entry| fixture.objects_and_entries().contains(entry)));
+}
+
+/// The records were lost, and an older copy of them was restored.
+#[test]
+fn snapshots_that_the_records_do_not_know_are_reported() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
+    let record = volume(&pool, "a", 8 * MIB);
+    let known = snapshot(&pool, "known", &record);
+    let later = snapshot(&pool, "later", &record);
+    let together = group(&pool, "g", &[&record]);
+    assert_eq!(codes(&fixture), [""; 0]);
+    let mut lost = vec![later.id.to_string(), together.id.to_string()];
+    lost.extend(together.members.iter().map(ToString::to_string));
+    let update = lost.iter().fold(Update::default(), |update, key| update.remove(key));
+    fixture.io().update("orlop.records", &update).unwrap();
+    assert_eq!(codes(&fixture), ["unrecorded-snapshot"; 2]);
+    // Nor do they become known by deleting the volume, whose image is not freed.
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+    pool.provisioner().ensure_no_snapshot(&known.id).unwrap();
+    let (_, findings) = RbdPool::inspect(&fixture.config()).unwrap();
+    assert_eq!(findings.len(), 2);
+    for finding in &findings {
+        let Remedy::ByHand(advice) = &finding.remedy else { panic!("{}", finding.problem) };
+        let command: Vec<&str> = advice.split('`').nth(1).unwrap().split(' ').collect();
+        fixture.rbd(&command[1..]);
+    }
+    let collector = fixture.open_collecting_garbage();
+    until("the image is freed", || fixture.is_empty());
+    drop(collector);
 }
 
 #[test]
