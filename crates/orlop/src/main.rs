@@ -24,6 +24,7 @@ mod pool_command;
 mod pool_startup;
 mod privileges;
 mod probe_command;
+mod reading;
 mod registration;
 mod serve;
 mod served_before;

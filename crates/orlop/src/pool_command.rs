@@ -18,6 +18,7 @@ use crate::config::{self, Config, PoolConfig};
 use crate::doctor::{
     FINDINGS, Line, NOT_EXAMINED, Printer, RepairOutcome, contents, hint_at_root, judged,
 };
+use crate::reading::within_timeout;
 use crate::served_before::remember_served_pools;
 use listing::{ListedPool, ShownPool, space, space_text};
 
@@ -245,7 +246,9 @@ fn image_pools(config: &Config) -> impl Iterator<Item = &ImagePoolConfig> {
 }
 
 fn is_at(pool: &ImagePoolConfig, path: &Path) -> bool {
-    pool.path.canonicalize().is_ok_and(|resolved| resolved == path)
+    let given = pool.path.clone();
+    let resolved = within_timeout(move || given.canonicalize().map_err(|it| it.to_string()));
+    resolved.is_ok_and(|resolved| resolved == path)
 }
 
 fn describe(path: &Path, inspection: &Inspection, printer: &Printer) {
@@ -298,7 +301,9 @@ fn refuse_copy(
     printer: &Printer,
 ) -> orlop_model::Result<()> {
     for other in image_pools(config).filter(|other| !is_at(other, path)) {
-        let id = match ImagePool::id_at(&other.path) {
+        let path = other.path.clone();
+        let read = move || ImagePool::id_at(&path).map_err(|error| error.to_string());
+        let id = match within_timeout(read) {
             Ok(id) => id,
             // No daemon serves it as it is, and one that does later refuses a copy.
             Err(error) => {

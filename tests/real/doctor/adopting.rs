@@ -1,6 +1,7 @@
 //! A disk that comes from another machine.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
@@ -97,6 +98,43 @@ async fn a_copy_of_a_pool_that_is_served_here_is_refused() {
     assert_eq!(ids.trim_end(), listed[0]["id"].as_str().unwrap());
     let nothing = launch.run(&["pool", "show", "/proc"]);
     assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_hangs_hides_no_other() {
+    needs_root!();
+    let mut fixture = Fixture::new(PoolFs::Directory).await;
+    fixture.daemon.terminate();
+    let scratch = fixture.pool.scratch();
+    let (disk, well) = (scratch.ensure_dir("disk"), fixture.pool.path.to_str().unwrap());
+    let hung = disk.join("pool");
+    let (settings, output) = (scratch.join("several.toml"), scratch.join("output"));
+    let table = |name, path: &str| format!("[[pool]]\nname = \"{name}\"\npath = \"{path}\"\n");
+    let text = table("hung", hung.to_str().unwrap()) + &table("well", well);
+    fs::write(&settings, text).unwrap();
+    let launch = fixture.daemon.launch().clone().without_env("ORLOP_POOL");
+    let launch = launch.env("ORLOP_CONFIG", &settings);
+    let _silent = SilentMount::over(&disk);
+    for (words, expected) in [
+        (&["pool", "list"][..], ["hung image", "well image"]),
+        (&["pool", "show", well], ["pool at", "0 volumes"]),
+        (
+            &["pool", "adopt", well, "--yes"],
+            ["pool hung is a copy of this one is not known", "adopted by"],
+        ),
+    ] {
+        fs::write(&output, "").unwrap();
+        let mut running = launch.begin(words, &output);
+        let printed = || fs::read_to_string(&output).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while !running.has_ended() {
+            assert!(Instant::now() < deadline, "{words:?}: {}", printed());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        for expected in expected {
+            assert!(printed().contains(expected), "{words:?}: {}", printed());
+        }
+    }
 }
 
 /// Of a pool that cannot be read it is not known whose copy it is; that is said, and no more.

@@ -3,7 +3,6 @@
 //! be read.
 
 mod machine;
-mod reading;
 mod tar;
 mod versions;
 
@@ -17,7 +16,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::Value;
 
 use crate::config::{Config, PoolConfig, Sockets, effective};
-use reading::within_timeout;
+use crate::reading::within_timeout;
 use tar::Archive;
 
 /// The directory of all files in the archive.

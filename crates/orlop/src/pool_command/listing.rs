@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::absent;
 use crate::config::PoolConfig;
 use crate::doctor::Line;
+use crate::reading::within_timeout;
 
 #[derive(Serialize)]
 pub(super) struct ListedPool {
@@ -29,7 +30,15 @@ pub(super) struct ListedPool {
 impl ListedPool {
     pub(super) fn of(pool: &PoolConfig) -> Self {
         match pool {
-            PoolConfig::Image(pool) => Self::of_image(pool),
+            PoolConfig::Image(pool) => {
+                let read = pool.clone();
+                let listed = within_timeout(move || Ok(Self::of_image(&read)));
+                listed.unwrap_or_else(|why| {
+                    let at = pool.path.display().to_string();
+                    let problem = Some(format!("cannot be read: {why}"));
+                    Self { problem, ..Self::empty(&pool.name, "image", at) }
+                })
+            }
             PoolConfig::Rbd(pool) => Self::empty(&pool.name, "rbd", pool.pool.clone()),
         }
     }

@@ -10,8 +10,8 @@ use orlop_sys::loopdev::{self, BackedDevice};
 use orlop_sys::mounts::{self, MountEntry};
 use orlop_sys::tool;
 
-use super::reading::within_timeout;
 use crate::config::{Config, PoolConfig};
+use crate::reading::within_timeout;
 
 /// How much of a log is taken, from its end.
 const LOG_BYTES: u64 = 1 << 20;
