@@ -69,12 +69,22 @@ pub(crate) async fn whole_volume(plugin: &Plugin, given: &str) -> Result<String>
     find_volume(plugin, given, Match::Whole).await
 }
 
+/// `None`: there is no list now, because one of several pools is away. A whole id of Orlop needs none.
+fn listed_for<T>(kind: Kind, given: &str, listed: Result<T>) -> Result<Option<T>> {
+    match listed {
+        Err(Failure::Failed(_)) if kind.digest_of(given).is_some() => Ok(None),
+        listed => listed.map(Some),
+    }
+}
+
 async fn find_volume(plugin: &Plugin, given: &str, wanted: Match) -> Result<String> {
     if !plugin.offers(Offer::ListVolumes) {
         return as_it_is(given, Kind::Volume);
     }
-    let ids: Vec<String> =
-        inventory::volumes(plugin).await?.into_iter().map(|volume| volume.id).collect();
+    let Some(listed) = listed_for(Kind::Volume, given, inventory::volumes(plugin).await)? else {
+        return Ok(given.to_owned());
+    };
+    let ids: Vec<String> = listed.into_iter().map(|volume| volume.id).collect();
     if let Some(id) = by_id(Kind::Volume, given, &ids, wanted)? {
         return Ok(id);
     }
@@ -113,8 +123,11 @@ async fn find_snapshot(plugin: &Plugin, given: &str, wanted: Match) -> Result<St
     if !plugin.offers(Offer::ListSnapshots) {
         return as_it_is(given, Kind::Snapshot);
     }
-    let ids: Vec<String> =
-        inventory::snapshots(plugin, None).await?.into_iter().map(|it| it.id).collect();
+    let listed = inventory::snapshots(plugin, None).await;
+    let Some(listed) = listed_for(Kind::Snapshot, given, listed)? else {
+        return Ok(given.to_owned());
+    };
+    let ids: Vec<String> = listed.into_iter().map(|snapshot| snapshot.id).collect();
     if let Some(id) = by_id(Kind::Snapshot, given, &ids, wanted)? {
         return Ok(id);
     }

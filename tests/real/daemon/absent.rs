@@ -348,3 +348,35 @@ async fn pool_served_in_this_boot_is_not_replaced_by_a_new_one() {
 async fn condition_of(client: &Client, id: &str) -> v1::VolumeCondition {
     client.get_volume(id).await.unwrap().status.unwrap().volume_condition.unwrap()
 }
+
+/// Lists are whole, so there is none now. The client needs none for a whole id.
+#[tokio::test(flavor = "multi_thread")]
+async fn client_uses_volumes_of_other_pools_by_id() {
+    needs_root!();
+    let there = TestPool::new(PoolFs::Directory, 0);
+    let disk = there.beside("disk", PoolFs::Directory, 0);
+    let pools = [("there", &there, ""), ("disk", &disk, "")];
+    let mut daemon = Launch::on_several(&pools).start().await;
+    let client = daemon.client();
+    let id = on_pool(&client, "v", "there").done().await.volume_id;
+    daemon.terminate();
+    let aside = there.scratch().join("aside");
+    std::fs::rename(&disk.path, &aside).unwrap();
+    start_without(&mut daemon, &client).await;
+    let launch = daemon.launch().clone();
+    let device = there.scratch().join("device");
+    let device = device.to_str().unwrap();
+    let unknown = launch.run(&["volume", "mount", "v", device, "--block"]);
+    assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
+    for words in [
+        &["volume", "mount", &id, device, "--block"][..],
+        &["volume", "unmount", device],
+        &["volume", "delete", &id, "--yes"],
+    ] {
+        let ran = launch.run(words);
+        assert!(ran.status.success(), "{words:?}: {ran:?}");
+    }
+    assert!(there.entries("volumes").is_empty());
+    std::fs::rename(&aside, &disk.path).unwrap();
+    until_all_are_served(&client).await;
+}
