@@ -120,7 +120,8 @@ impl Router {
             let target = required_owner(members, pool)?.target.clone();
             let mut client = PeerClient::new(target.clone());
             match client.get_group_part(call.beside(part.clone())).await {
-                Err(status) if status.code() == Code::NotFound => {}
+                // Deleted before; or its members are those of the list, and one of them is lost.
+                Err(status) if matches!(status.code(), Code::NotFound | Code::DataLoss) => {}
                 asked => drop(asked?),
             }
             homes.push((target, part));

@@ -82,6 +82,11 @@ impl MemoryPool {
         lock(&self.state).abnormal_snapshots.insert(id.clone(), problem);
     }
 
+    /// Its record was damaged and moved aside, as a member of a group may be.
+    pub fn lose_snapshot(&self, id: &SnapshotId) {
+        lock(&self.state).snapshots.remove(id);
+    }
+
     pub fn set_problems(&self, problems: Vec<Problem>) {
         lock(&self.state).problems = problems;
     }

@@ -223,6 +223,30 @@ async fn an_interrupted_deletion_is_completed_with_the_members_that_are_left() {
     assert_eq!(fixture.snapshots().await, 0, "it was deleted, as the answer says");
 }
 
+/// A daemon without peers deletes such a group too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_has_lost_a_member_can_be_deleted() {
+    let mut fixture = fixture().await;
+    let wanted = request("g", &fixture.sources);
+    let made = fixture.groups.create_volume_group_snapshot(wanted).await.unwrap();
+    let group = made.into_inner().group_snapshot.unwrap();
+    for node in &fixture.nodes {
+        let lost = node.pool.catalogue().snapshots(None, 1).unwrap().remove(0);
+        node.pool.lose_snapshot(&lost.id);
+    }
+    let delete = |snapshot_ids| v1::DeleteVolumeGroupSnapshotRequest {
+        group_snapshot_id: group.group_snapshot_id.clone(),
+        snapshot_ids,
+        ..Default::default()
+    };
+    let wrong =
+        fixture.groups.delete_volume_group_snapshot(delete(ids(&group)[1..].to_vec())).await;
+    expect(wrong, Code::InvalidArgument);
+    assert_eq!(fixture.snapshots().await, 2);
+    fixture.groups.delete_volume_group_snapshot(delete(ids(&group))).await.unwrap();
+    assert_eq!(fixture.snapshots().await, 0);
+}
+
 /// Of CSI-Addons, which are on one pool.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_group_has_its_name_on_all_nodes() {
