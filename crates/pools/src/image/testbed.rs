@@ -38,12 +38,11 @@ pub(super) struct Testbed {
 
 /// `None` where the run opted out of tests that need root.
 fn root_or_opted_out() -> Option<()> {
-    if rustix::process::geteuid().is_root() {
-        return Some(());
+    if std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1") {
+        return None;
     }
-    let opted_out = std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1");
-    assert!(opted_out, "needs root; ORLOP_TEST_SKIP_ROOT=1 skips it");
-    None
+    assert!(rustix::process::geteuid().is_root(), "run as root, or set ORLOP_TEST_SKIP_ROOT=1");
+    Some(())
 }
 
 impl Testbed {

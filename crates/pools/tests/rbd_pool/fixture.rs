@@ -25,12 +25,11 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `None` where the run opted out of tests that need root.
 fn root_or_opted_out() -> Option<()> {
-    if rustix::process::geteuid().is_root() {
-        return Some(());
+    if std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1") {
+        return None;
     }
-    let opted_out = std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1");
-    assert!(opted_out, "needs root; ORLOP_TEST_SKIP_ROOT=1 skips it");
-    None
+    assert!(rustix::process::geteuid().is_root(), "run as root, or set ORLOP_TEST_SKIP_ROOT=1");
+    Some(())
 }
 
 /// Where its ceph.conf is. The script takes it down when this process has ended; `ORLOP_TEST_CEPH` names
