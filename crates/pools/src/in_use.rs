@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use orlop_model::{Error, VolumeId};
+use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::loopdev::{self, LoopDevice};
 
 pub(crate) fn still_in_use(device: &LoopDevice, id: &VolumeId) -> Error {
@@ -16,6 +16,24 @@ pub(crate) fn used_by(device: &LoopDevice, id: &VolumeId, user: Option<String>) 
         "cannot detach {} of volume {id}: it is still in use: {user}; unmount or close it first",
         device.display()
     ))
+}
+
+/// Before a device is refreshed to what the record says. One that shows more was grown before the record was replaced by an
+/// older copy: cut off, a filesystem that is mounted from it would lose its end.
+pub(crate) fn check_not_cut(
+    device: &LoopDevice,
+    id: &VolumeId,
+    shown: u64,
+    recorded: u64,
+) -> Result<()> {
+    if shown <= recorded {
+        return Ok(());
+    }
+    Err(Error::precondition(format!(
+        "cannot grow {} of volume {id}: it has {shown} bytes, and the volume's record, which is outdated, says \
+         {recorded}; expand the volume to {shown} bytes, or restore its current record",
+        device.path().display()
+    )))
 }
 
 /// A program that an earlier daemon started is not killed half-way.

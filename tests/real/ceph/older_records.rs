@@ -60,6 +60,41 @@ async fn a_writer_of_before_the_record_is_fenced_first() {
     delete(&client, id).await;
 }
 
+/// It is from before an expansion, and the workload uses all of the volume.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_of_before_an_expansion_cuts_no_device() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let controller = ceph.controller("short-c").await;
+    let node = ceph.node("short-n").await;
+    let client = controller.client();
+    let volume = client.create("short").size(VOLUME).block().done().await;
+    let (key, before) = record(ceph, &volume.volume_id);
+    let used = up_on(&client, &node, "short-n", &volume, block()).await;
+    let on_node = node.client();
+    client.expand(&used.id, 2 * VOLUME).await.unwrap();
+    on_node.node_expand(&used.id, &used.target, 2 * VOLUME).await.unwrap();
+    let last = 2 * VOLUME - MIB;
+    Pattern::new(1).write_at(&used.target, last, MIB);
+
+    let before: serde_json::Value = serde_json::from_str(&before).unwrap();
+    let (_, now) = record(ceph, &used.id);
+    let mut restored: serde_json::Value = serde_json::from_str(&now).unwrap();
+    restored["capacity_bytes"] = before["capacity_bytes"].clone();
+    ceph.rbd(&["image-meta", "set", &used.id, &key, &restored.to_string()]);
+    client.expand(&used.id, VOLUME + 64 * MIB).await.unwrap();
+    let refused = on_node.node_expand(&used.id, &used.target, VOLUME + 64 * MIB).await;
+    let status = expect_code(refused, Code::FailedPrecondition);
+    assert!(status.message().contains(&format!("to {} bytes", 2 * VOLUME)), "{status}");
+    Pattern::new(1).check_at(&used.target, last, MIB);
+    // What the message says.
+    client.expand(&used.id, 2 * VOLUME).await.unwrap();
+    on_node.node_expand(&used.id, &used.target, 2 * VOLUME).await.unwrap();
+    Pattern::new(1).check_at(&used.target, last, MIB);
+    down_from(&client, "short-n", &used).await;
+    delete(&client, &used.id).await;
+}
+
 /// It says that the volume was never formatted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_of_before_the_filesystem_formats_nothing() {

@@ -23,7 +23,7 @@ use super::PoolDirectory;
 use super::catalogue::{ImageCatalogue, check_current};
 use super::failure::cannot;
 use super::layout::ObjectDir;
-use crate::in_use::{still_in_use, used_by};
+use crate::in_use::{check_not_cut, still_in_use, used_by};
 use crate::poison::lock;
 
 mod backing_files;
@@ -377,6 +377,8 @@ impl Devices for LoopDevices {
                 if self.is_on_other_file(id, &status) {
                     return Err(self.not_shown(id, &status.device));
                 }
+                let shown = loopdev::size(&status.device.path()).map_err(cannot(refreshing))?;
+                check_not_cut(&status.device, id, shown, promised)?;
                 loopdev::refresh_size(&status.device, &data, promised)
                     .map_err(cannot(refreshing))?;
                 size = Some(loopdev::size(&status.device.path()).map_err(cannot(refreshing))?);

@@ -24,6 +24,7 @@ use super::layout::image_of;
 use super::open::RbdPoolConfig;
 use super::session::{Session, cannot};
 use super::size_lock::SizeLock;
+use crate::in_use::check_not_cut;
 use devices::{BOTH, ExportDevices, described};
 
 /// For the export's log to say under which number the cluster knows it: it does at once.
@@ -148,6 +149,8 @@ impl Devices for Exports {
         for access in BOTH {
             if let Some((there, _)) = self.devices.find(id, access)? {
                 let promised = record.capacity_bytes;
+                let shown = loopdev::size(&there.device.path()).map_err(cannot(refreshing))?;
+                check_not_cut(&there.device, id, shown, promised)?;
                 loopdev::refresh_size(&there.device, &export.file(), promised)
                     .map_err(cannot(refreshing))?;
                 size = Some(loopdev::size(&there.device.path()).map_err(cannot(refreshing))?);

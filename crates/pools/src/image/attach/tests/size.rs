@@ -20,6 +20,31 @@ fn a_device_grows_with_its_volume() {
     }
 }
 
+/// Its record was restored from before an expansion, while a workload uses all of it.
+#[test]
+fn a_device_in_use_is_not_cut_to_an_older_record() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
+        let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+        pool.provisioner().ensure_capacity(&record.id, 32 * MIB).unwrap();
+        let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
+        let mut restore = |record: &mut VolumeRecord| {
+            record.capacity_bytes = 16 * MIB;
+            Ok(())
+        };
+        pool.catalogue().update_volume(&record.id, &mut restore).unwrap();
+        for recorded in [16 * MIB, 24 * MIB] {
+            pool.provisioner().ensure_capacity(&record.id, recorded).unwrap();
+            let refused = pool.devices().refresh_device(&record.id);
+            let Err(Error::Precondition(reason)) = &refused else { panic!("{refused:?}") };
+            assert!(reason.as_str().contains("to 33554432 bytes"), "{reason}");
+            assert_eq!(loopdev::size(&device.path).unwrap(), 32 * MIB);
+        }
+        pool.provisioner().ensure_capacity(&record.id, 32 * MIB).unwrap();
+        assert_eq!(pool.devices().refresh_device(&record.id).unwrap(), 32 * MIB);
+    }
+}
+
 fn allocated_after_discard(pool: &ImagePool, record: &VolumeRecord) -> u64 {
     let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     write_through(&device, 1, 16 * MIB);
