@@ -250,8 +250,8 @@ impl Garbage {
         let mut unrecorded = BTreeMap::new();
         for (snapshot, command) in listing()? {
             let is_known = match name_of_snapshot_group(&snapshot) {
-                Some(name) => self.intents.knows(name, &IntendedGroupSnapshot::default())?,
-                None => self.intents.knows(&snapshot, &IntendedSnapshot::new(image_id))?,
+                Some(name) => self.intents.knows::<IntendedGroupSnapshot>(name)?,
+                None => self.intents.knows::<IntendedSnapshot>(&snapshot)?,
             };
             if !is_known {
                 unrecorded.insert(snapshot, command);

@@ -14,7 +14,7 @@ use orlop_sys::ceph::{Update, UpdateOutcome};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::layout::new_snapshot_name;
+use super::layout::{new_snapshot_name, purpose_of};
 use super::records::Records;
 use super::session::Session;
 
@@ -211,17 +211,17 @@ impl Intents {
         }
     }
 
-    /// Is it recorded, or being made or removed? A record that cannot be read counts.
-    pub(super) fn knows<What: Intended>(&self, name: &str, what: &What) -> Result<bool> {
-        let is_recorded = || match what.is_recorded(&self.records, name) {
+    /// Is there a record that it was made for, whatever that says, or is it being made or removed?
+    pub(super) fn knows<What: Intended>(&self, name: &str) -> Result<bool> {
+        let reading = || format!("find what {name} was made for");
+        let has = |key: &str| match self.records.get(reading, key) {
+            // Then nothing is known, and that is reported elsewhere.
             Err(Error::Damaged { .. }) => Ok(true),
-            known => known,
+            found => Ok(found?.is_some()),
         };
-        let reading = || format!("read the intent {name}");
+        let is_recorded = || purpose_of(name).map_or(Ok(false), has);
         // Committed or deleted in between, it has first the one and then the other.
-        Ok(is_recorded()?
-            || self.records.get(reading, &key_of::<What>(name))?.is_some()
-            || is_recorded()?)
+        Ok(is_recorded()? || has(&key_of::<What>(name))? || is_recorded()?)
     }
 
     fn remove_named<What: Intended>(&self, names: &str, now: u64) -> Result<Orphans> {

@@ -29,7 +29,7 @@ const LOCK: &str = "orlop.group";
 const SNAPSHOT: &str = "cut";
 
 /// A group with snapshots of these images, and perhaps with the images themselves.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct IntendedGroupSnapshot {
     images: Vec<String>,
 }

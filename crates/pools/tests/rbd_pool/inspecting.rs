@@ -63,7 +63,14 @@ fn snapshots_that_the_records_do_not_know_are_reported() {
     let known = snapshot(&pool, "known", &record);
     let later = snapshot(&pool, "later", &record);
     let together = group(&pool, "g", &[&record]);
+    // Nor is one reported whose image was migrated, so that its record names another.
+    let text = fixture.io().omap_get("orlop.records", &known.id.to_string()).unwrap().unwrap();
+    let mut entry: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    entry["image"] = "another".into();
+    let migrated = |text: &[u8]| Update::default().set(&known.id.to_string(), text);
+    fixture.io().update("orlop.records", &migrated(entry.to_string().as_bytes())).unwrap();
     assert_eq!(codes(&fixture), [""; 0]);
+    fixture.io().update("orlop.records", &migrated(&text)).unwrap();
     let mut lost = vec![later.id.to_string(), together.id.to_string()];
     lost.extend(together.members.iter().map(ToString::to_string));
     let update = lost.iter().fold(Update::default(), |update, key| update.remove(key));
