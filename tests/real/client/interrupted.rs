@@ -114,6 +114,35 @@ async fn an_export_that_was_killed_is_made_again_of_what_is_there_now() {
     at.ok(&["volume", "delete", "disk", "--yes"]);
 }
 
+/// The file is there by then, so that the same command would be refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_whose_daemon_ended_says_how_to_delete_the_copy() {
+    needs_root!();
+    let mut at = Terminal::new().await;
+    let image = image(&at);
+    at.ok(&["volume", "import", &image, "disk", "--no-verify"]);
+    let (back, errors) = (at.path("back"), at.path("errors"));
+    let words = ["volume", "export", "disk", &back, "--no-verify"];
+    let launch = at.daemon.launch().clone();
+    let mut client = launch.begin_with_errors(&words, &unread(&at), Path::new(&errors));
+    until("the copy is attached", || async { notes(&at, "transfer") == 1 }).await;
+    at.daemon.terminate();
+    until("it has ended", || {
+        let ended = client.has_ended();
+        async move { ended }
+    })
+    .await;
+    Pattern::new(2).check_at(Path::new(&back), 0, 768 * MIB);
+    at.daemon.restart().await;
+    assert_eq!((at.volumes(), notes(&at, "mounts")), (2, 1));
+    let why = std::fs::read_to_string(&errors).unwrap();
+    let command = why.split_once("`orlop ").and_then(|(_, rest)| rest.split_once('`'));
+    let command: Vec<&str> = command.expect(&why).0.split(' ').collect();
+    at.ok(&command);
+    assert_eq!((at.volumes(), notes(&at, "mounts")), (1, 0), "{command:?}");
+    at.ok(&["volume", "delete", "disk", "--yes"]);
+}
+
 /// As an orchestrator does that knows nothing of the import.
 async fn made_again_and_used(at: &Terminal, id: &str) {
     let transfer = at.pool.scratch().join("run/.client/transfer");

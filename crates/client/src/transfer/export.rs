@@ -99,6 +99,11 @@ async fn export_source(session: &Session, source: Type, to: &Destination) -> Res
         read_only: true,
         temporary_copy_of: Some(id.clone()),
     };
+    // The same command would find the file, and refuse it.
+    let remedy = format!(
+        "the file is complete; `orlop volume unmount {}` deletes the copy that it was read from",
+        wanted.target.display()
+    );
     let mount = match ensure_mounted(session, &wanted).await {
         Ok(mount) => mount,
         Err(failure) => return Err(without_copy(session, &made, failure).await),
@@ -106,9 +111,7 @@ async fn export_source(session: &Session, source: Type, to: &Destination) -> Res
     let copied = copy_out(&mount.target, partial, made.size_bytes, to).await;
     let unmounted = ensure_unmounted(session, &mount).await;
     let written = copied?;
-    unmounted.map_err(|failure| {
-        failure.with_hint("the file is complete; the copy is left, run the same command again")
-    })?;
+    unmounted.map_err(|failure| failure.with_hint(&remedy))?;
     let checked = if to.no_verify { "" } else { ", compared" };
     let text = format!(
         "exported {id} to {}: {} of {} written{checked}",
