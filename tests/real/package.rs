@@ -39,6 +39,16 @@ const INSTALL: &str = r#"
     dpkg --root="$root" --install "$1"
 "#;
 
+/// What a person runs first, without any option.
+const COMMANDS: [&[&str]; 6] = [
+    &["volume", "list"],
+    &["pool", "status"],
+    &["pool", "list"],
+    &["doctor"],
+    &["probe", "--ready"],
+    &["serve", "--check"],
+];
+
 struct InstalledRoot {
     ground: Daemon,
     path: PathBuf,
@@ -58,6 +68,15 @@ impl InstalledRoot {
         Self { ground, path }
     }
 
+    /// Without variables.
+    fn run(&self, words: &[&str]) {
+        let inside = ["-i".as_ref(), "/usr/sbin/chroot".as_ref(), self.path.as_os_str()];
+        let command = std::iter::once("/usr/bin/orlop").chain(words.iter().copied());
+        let all = inside.into_iter().chain(command.map(std::ffi::OsStr::new));
+        let ran = tool::run("env", all.collect::<Vec<_>>());
+        ran.unwrap_or_else(|error| panic!("{words:?}: {error}"));
+    }
+
     fn unit(&self, setting: &str) -> String {
         let unit = std::fs::read_to_string(self.path.join("usr/lib/systemd/system/orlop.service"))
             .unwrap();
@@ -74,6 +93,35 @@ fn build(scratch: &Scratch) -> PathBuf {
     );
     let made = tool::run("sh", ["-c", &script]).unwrap();
     PathBuf::from(String::from_utf8(made.stdout).unwrap().trim())
+}
+
+/// But large reports, the suite for other plugins, and the changelog, which is compressed.
+const LEFT_OUT: [&str; 3] = ["reports/", "conformance/", "CHANGELOG.md"];
+
+#[test]
+fn packaged_pages_lead_to_packaged_pages() {
+    needs_root!();
+    let root = InstalledRoot::new();
+    let manual = root.path.join("usr/share/doc/orlop");
+    let mut followed = 0;
+    for folder in ["docs", "docs/deploy", "docs/runbooks"] {
+        for entry in std::fs::read_dir(manual.join(folder)).unwrap() {
+            let page = entry.unwrap().path();
+            // Directories are here too.
+            let Ok(text) = std::fs::read_to_string(&page) else { continue };
+            let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+            let is_packaged = |link: &&str| {
+                let is_page = link.ends_with(".md") && !link.contains("://");
+                is_page && LEFT_OUT.iter().all(|left| !link.contains(left))
+            };
+            for link in links.filter(is_packaged) {
+                followed += 1;
+                let there = page.parent().unwrap().join(link);
+                assert!(there.exists(), "{} leads to {link}", page.display());
+            }
+        }
+    }
+    assert!(followed > 50, "only {followed} links were followed");
 }
 
 #[test]
@@ -144,9 +192,12 @@ async fn installed_package_serves_a_mounted_volume() {
     }
     let _unmounted = Unmounted(root.path.clone());
     let mut daemon = confined(&root);
-    let socket = root.path.join("run/csi/csi.sock");
+    let socket = root.path.join("run/orlop/csi.sock");
     let client = root.ground.client_at(&socket);
     daemon.until_ready(&client, &root).await;
+    for words in COMMANDS {
+        root.run(words);
+    }
 
     let volume = client.create("first").size(512 * MIB).fs("xfs").done().await;
     let inside = |name: &str| {

@@ -34,7 +34,7 @@ pub(crate) struct Common {
     #[arg(long, env = "CSI_ENDPOINT", value_name = "URL", global = true)]
     endpoint: Option<OsString>,
 
-    /// The TOML file of the daemon
+    /// The TOML file of the daemon; without it and ORLOP_* variables /etc/orlop/orlop.toml, if it is there
     #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE", global = true)]
     config: Option<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! Configuration: a TOML file if one is named, ORLOP_* variables on top, checked as a whole
+//! Configuration: a TOML file if one is named or in its usual place, ORLOP_* variables on top, checked as a whole
 //! before anything starts. A setting that is never read is a mistake, so unknown ones are errors.
 
 use std::ffi::OsString;
@@ -29,6 +29,9 @@ pub(crate) use peers::PeerConfig;
 pub(crate) use pools::PoolConfig;
 pub(crate) use registration::{DEFAULT_REGISTRY, RegistrationSocket};
 pub(crate) use validate::DEFAULT_RUN_DIR;
+
+/// Where the package puts the settings. Read where nothing else says any.
+const USUAL_FILE: &str = "/etc/orlop/orlop.toml";
 
 /// What is wrong, and where it was said.
 #[derive(Debug, thiserror::Error)]
@@ -254,14 +257,27 @@ pub(crate) fn require_pool(config: &Config) -> Result<(), ConfigError> {
 }
 
 fn read(file: Option<&Path>) -> Result<(file::Settings, Origin), ConfigError> {
+    let variables = variables::own(std::env::vars_os())?;
+    let file = file_to_read(file, &variables, Path::new(USUAL_FILE));
     let mut settings = match file {
         Some(path) => file::read(path)?,
         None => file::Settings::default(),
     };
-    let variables = variables::own(std::env::vars_os())?;
     let names: Vec<String> = variables.iter().map(|(name, _)| name.clone()).collect();
     variables::apply(&mut settings, variables.into_iter())?;
     Ok((settings, Origin::new(file, names.into_iter())))
+}
+
+/// Variables describe a daemon of their own, which the usual file must not change.
+fn file_to_read<'a>(
+    given: Option<&'a Path>,
+    variables: &[(String, String)],
+    usual: &'a Path,
+) -> Option<&'a Path> {
+    let is_alone = || variables.iter().all(|(name, _)| !variables::is_setting(name));
+    // Where it cannot be known whether the file is there, reading it says why.
+    let is_there = || usual.try_exists().unwrap_or(true);
+    given.or_else(|| (is_alone() && is_there()).then_some(usual))
 }
 
 #[cfg(test)]

@@ -30,7 +30,8 @@ pub(crate) use report::{
     Exit codes: 0 all is sound, 1 something is inconsistent, 2 something could not be examined."
 )]
 pub(crate) struct DoctorArguments {
-    /// The TOML file that the daemon is started with; variables win over it
+    /// The TOML file that the daemon is started with; variables win over it. Without both /etc/orlop/orlop.toml,
+    /// if it is there
     #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 

@@ -121,7 +121,7 @@ struct ServeArguments {
     #[arg(long, env = "CSI_ENDPOINT", value_name = "URL")]
     endpoint: Option<OsString>,
 
-    /// A TOML file with settings; variables win over it
+    /// A TOML file with settings; variables win over it. Without both /etc/orlop/orlop.toml, if it is there
     #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
     config: Option<std::path::PathBuf>,
 

@@ -57,7 +57,7 @@ pub(crate) enum ClusterCommand {
 
 #[derive(clap::Args)]
 pub(crate) struct Common {
-    /// The TOML file of the daemon
+    /// The TOML file of the daemon; without it and ORLOP_* variables /etc/orlop/orlop.toml, if it is there
     #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 }

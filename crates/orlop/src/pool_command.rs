@@ -71,7 +71,8 @@ pub(crate) enum DirectoryCommand {
 
 #[derive(clap::Args)]
 pub(crate) struct Around {
-    /// The TOML file that the daemon is started with; variables win over it
+    /// The TOML file that the daemon is started with; variables win over it. Without both /etc/orlop/orlop.toml,
+    /// if it is there
     #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 }

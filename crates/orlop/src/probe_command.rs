@@ -27,7 +27,7 @@ pub(crate) struct ProbeArguments {
     #[arg(long, env = "CSI_ENDPOINT", value_name = "URL")]
     endpoint: Option<OsString>,
 
-    /// The TOML file of the daemon
+    /// The TOML file of the daemon; without it and ORLOP_* variables /etc/orlop/orlop.toml, if it is there
     #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 }

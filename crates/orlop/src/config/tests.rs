@@ -255,3 +255,19 @@ fn log_filter_extends_the_default_level() {
     assert_eq!(filter("WARN"), "info,WARN");
     assert_eq!(filter("warn,orlop_csi=debug"), "info,warn,orlop_csi=debug");
 }
+
+#[test]
+fn usual_file_is_read_where_nothing_else_is_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let (usual, named) = (directory.path().join("orlop.toml"), Path::new("/given"));
+    let of = |names: &[&str]| -> Vec<(String, String)> {
+        names.iter().map(|name| (name.to_string(), "x".to_owned())).collect()
+    };
+    assert_eq!(file_to_read(None, &[], &usual), None, "it is not there");
+    std::fs::write(&usual, "").unwrap();
+    for names in [&[][..], &["ORLOP_SERVICE_HOST", "ORLOP_TEST_SEED", "ORLOP_CONFIG"]] {
+        assert_eq!(file_to_read(None, &of(names), &usual), Some(usual.as_path()), "{names:?}");
+        assert_eq!(file_to_read(Some(named), &of(names), &usual), Some(named));
+    }
+    assert_eq!(file_to_read(None, &of(&["ORLOP_RUN_DIR"]), &usual), None);
+}

@@ -25,6 +25,11 @@ pub(super) fn own(
     Ok(own)
 }
 
+/// Does it say something about the daemon, other than where its file is?
+pub(super) fn is_setting(name: &str) -> bool {
+    name.strip_prefix("ORLOP_").is_some_and(|key| key != "CONFIG" && !is_injected(key))
+}
+
 /// The value of a variable.
 pub(super) fn text(name: &str, value: Option<OsString>) -> Result<Option<String>, ConfigError> {
     let text = value.map(OsString::into_string).transpose();
