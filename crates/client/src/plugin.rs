@@ -147,8 +147,8 @@ impl Plugin {
         answer.map(Response::into_inner).map_err(|failure| failure.with_hint(hint))
     }
 
-    /// Makes a call, and repeats it while another call on the same object is running. `doing` reads as in "delete volume
-    /// v-1".
+    /// Makes a call, and repeats it while another call on the same object is running, or the daemon is still starting.
+    /// `doing` reads as in "delete volume v-1".
     pub(crate) async fn ask<Q: Clone, A, F>(
         &self,
         doing: &dyn Display,
@@ -158,7 +158,8 @@ impl Plugin {
     where
         F: Future<Output = std::result::Result<Response<A>, Status>>,
     {
-        let _waiting = Waiting::start(doing);
+        let mut waiting = Waiting::start(doing);
+        let mut is_starting = false;
         let until = Instant::now() + self.timeout;
         let mut pause = FIRST_PAUSE;
         loop {
@@ -171,8 +172,16 @@ impl Plugin {
                 Err(_) => return Err(self.timed_out(doing)),
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(status))
-                    if status.code() == Code::Aborted && Instant::now() + pause < until =>
+                    if (status.code() == Code::Aborted || says_starting(&status))
+                        && Instant::now() + pause < until =>
                 {
+                    if says_starting(&status) && !is_starting {
+                        is_starting = true;
+                        drop(waiting);
+                        waiting = Waiting::start(&format!(
+                            "waiting to {doing}: the daemon is starting, and still reads its pools"
+                        ));
+                    }
                     sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -226,6 +235,12 @@ impl Plugin {
     }
 }
 
+/// A daemon that is still reading its pools has done nothing of the call.
+fn says_starting(status: &Status) -> bool {
+    status.code() == Code::Unavailable
+        && status.message() == orlop_model::Error::Starting.to_string()
+}
+
 /// A fault of the transport has the error that caused it; an answer of the plugin has none.
 fn is_lost(status: &Status) -> bool {
     let is_of_transport = std::error::Error::source(status).is_some();
@@ -265,3 +280,6 @@ fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
     );
     Failure::failed(format!("cannot connect to {}: {error}; {remedy}", socket.display()))
 }
+
+#[cfg(test)]
+mod tests;
