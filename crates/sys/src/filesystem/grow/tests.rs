@@ -20,7 +20,8 @@ fn assert_grows(kind: FsKind) {
     grow_mounted(mount_point, &device, kind).unwrap();
     assert!(fits_device(mount_point, &device, kind).unwrap());
     let after = space(mount_point).unwrap().total;
-    assert!(after >= before + 190 * MIB, "{kind}: {before} {after}");
+    // ext4 keeps a twentieth or more for its new inode tables.
+    assert!(after >= before + 180 * MIB, "{kind}: {before} {after}");
     grow_mounted(mount_point, &device, kind).unwrap();
 
     // A rest that no filesystem has a use for.
