@@ -80,7 +80,12 @@ impl Cgroup {
     pub fn limits_of(&self, (major, minor): (u32, u32)) -> Vec<(&'static str, u64)> {
         let device = format!("{major}:{minor} ");
         let read = |file: &str| {
-            let text = std::fs::read_to_string(self.path.join(file)).expect("read a limit");
+            let path = self.path.join(file);
+            // Without a file of its own, it has the limit of the group above.
+            if self.is_unified && self.path.is_dir() && !path.exists() {
+                return None;
+            }
+            let text = std::fs::read_to_string(path).expect("read a limit");
             let line = text.lines().find_map(|line| line.strip_prefix(&device));
             line.map(str::to_owned)
         };
