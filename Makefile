@@ -1,4 +1,4 @@
-.PHONY: help demo run deb build image image-test build-tests test unit real otel sanity clients monitoring conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short e2e-kubernetes-measure manifests lint check-texts oldest-rust fmt clean-run page-test
+.PHONY: help demo run deb build image image-test build-tests test unit real otel sanity clients monitoring conformance conformance-host-path ceph-newest guest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short e2e-kubernetes-measure manifests lint check-texts oldest-rust fmt clean-run page-test
 .DEFAULT_GOAL := help
 
 # Where cargo puts what it builds; scripts look there too.
@@ -95,6 +95,11 @@ ceph-newest:
 	$(BUILD_ALL)
 	scripts/prerequisites
 	scripts/without-leaks scripts/ceph-newest
+
+#: guest       in a virtual machine with Debian's kernel: whether LVM and LUKS work there; as root, fetches 130 MB first
+guest:
+	$(BUILD_ALL)
+	scripts/without-leaks tests/guest/all
 
 #: torture     the long versions of the tests that end the daemon; hours, as root
 torture:
