@@ -96,8 +96,8 @@ ceph-newest:
 	scripts/prerequisites
 	scripts/without-leaks scripts/ceph-newest
 
-#: guest       in a virtual machine with Debian's kernel: LVM and LUKS, and the daemon on ext4, XFS and btrfs; as root,
-#:             fetches 130 MB first
+#: guest       in a virtual machine with Debian's kernel: LVM and LUKS, the daemon on ext4, XFS and btrfs, and tests that find
+#:             CAP_SYS_RESOURCE and cgroup v2 there; as root, fetches 130 MB first
 guest:
 	$(BUILD_ALL)
 	scripts/without-leaks tests/guest/all
