@@ -307,12 +307,13 @@ impl Executor {
         self.engine().map(|engine| engine.topology_of(pool)).unwrap_or_default()
     }
 
-    /// Checks the pools at intervals, for as long as it is polled.
+    /// Checks the pools, and the volumes in use, at intervals, for as long as it is polled.
     pub(crate) async fn watch_pools(&self) {
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
             if let Ok(engine) = self.engine() {
                 engine.watch_pools();
+                engine.watch_staged();
             }
         }
     }

@@ -20,6 +20,7 @@ use crate::pool_breaker::PoolBreaker;
 use crate::request::NodeInfo;
 use crate::sharing::sharing;
 use crate::stage_failures::StageFailures;
+use crate::staged_watch::StagedWatch;
 use crate::volume_group::Membership;
 
 pub(crate) type PoolRef = Arc<dyn Pool>;
@@ -62,6 +63,7 @@ pub struct Engine {
     membership: Arc<Membership>,
     stage_failures: Arc<StageFailures>,
     writeback_checks: Arc<WritebackChecks>,
+    staged_watch: Arc<StagedWatch>,
     running_queries: Arc<RunningQueries>,
     freezes: Arc<DurationHistogram>,
 }
@@ -81,6 +83,7 @@ impl Engine {
             membership: Arc::default(),
             stage_failures: Arc::default(),
             writeback_checks: Arc::default(),
+            staged_watch: Arc::default(),
             running_queries: Arc::default(),
             freezes: Arc::default(),
         };
@@ -186,6 +189,10 @@ impl Engine {
 
     pub(crate) fn writeback_checks(&self) -> &Arc<WritebackChecks> {
         &self.writeback_checks
+    }
+
+    pub(crate) fn staged_watch(&self) -> &Arc<StagedWatch> {
+        &self.staged_watch
     }
 
     pub(crate) fn running_queries(&self) -> &Arc<RunningQueries> {

@@ -13,6 +13,7 @@ use orlop_model::{
 
 use crate::engine::{Engine, PoolRef};
 use crate::lost_writes::with_lost_writes;
+use crate::staged_watch::StagedWatch;
 
 /// For all pools together.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -64,7 +65,8 @@ pub struct PoolFigures {
 pub struct ObjectCounts {
     pub normal_volumes: usize,
     pub abnormal_volumes: usize,
-    /// How many of the abnormal ones have each problem; with lost writes only those that are staged here.
+    /// How many of the abnormal ones have each problem; with those that only a node sees, such as
+    /// lost writes, only volumes that are staged here.
     pub volumes_by_reason: BTreeMap<HealthReason, usize>,
     pub normal_snapshots: usize,
     pub abnormal_snapshots: usize,
@@ -151,7 +153,10 @@ struct PoolAnswer {
 impl Engine {
     /// All pools, those in service first. Takes a few seconds at most.
     pub fn pool_figures(&self) -> Vec<PoolFigures> {
-        let mut answers = self.query_pools(|pool, host| read_figures(pool, host.as_ref()));
+        let mut answers = {
+            let watch = Arc::clone(self.staged_watch());
+            self.query_pools(move |pool, host| read_figures(pool, host.as_ref(), &watch))
+        };
         let served = self.pools().values().map(|pool| {
             let breaker = self.breakers().get(pool.id());
             let outcome = answers.remove(pool.id()).unwrap_or_else(|| Err(not_answered(pool)));
@@ -271,17 +276,17 @@ pub(crate) fn not_answered(pool: &PoolRef) -> Error {
     Error::unreachable(format!("query pool {}", pool.name()), "it has not answered in time")
 }
 
-fn read_figures(pool: &PoolRef, host: &dyn Host) -> Result<PoolAnswer> {
+fn read_figures(pool: &PoolRef, host: &dyn Host, watch: &StagedWatch) -> Result<PoolAnswer> {
     pool.health().check()?;
     let shortage = pool.health().shortage()?;
     let objects = match pool.catalogue().is_in_memory() {
-        true => Some(count_objects(pool, host)?),
+        true => Some(count_objects(pool, host, watch)?),
         false => None,
     };
     Ok(PoolAnswer { space: Some(pool.provisioner().space()?), shortage, objects })
 }
 
-fn count_objects(pool: &PoolRef, host: &dyn Host) -> Result<ObjectCounts> {
+fn count_objects(pool: &PoolRef, host: &dyn Host, watch: &StagedWatch) -> Result<ObjectCounts> {
     let volumes = pool.catalogue().volumes(None, 0)?;
     let ids: Vec<VolumeId> = volumes.into_iter().map(|(id, _)| id).collect();
     let mut counts = ObjectCounts::default();
@@ -290,7 +295,9 @@ fn count_objects(pool: &PoolRef, host: &dyn Host) -> Result<ObjectCounts> {
             // Deleted since it was listed.
             Err(Error::NoSuchVolume(_)) => continue,
             Err(error) => vec![Problem::of(&error)],
-            Ok(condition) => with_lost_writes(host, id, condition).into_problems(),
+            Ok(condition) => {
+                watch.with_problems(id, with_lost_writes(host, id, condition)).into_problems()
+            }
         };
         match problems.is_empty() {
             true => counts.normal_volumes += 1,

@@ -37,6 +37,7 @@ pub mod request;
 mod sharing;
 mod snapshot;
 mod stage_failures;
+mod staged_watch;
 mod validate;
 mod volume_group;
 mod volume_health;

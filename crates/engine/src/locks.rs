@@ -165,6 +165,12 @@ impl Locks {
         Self { deadline: Some(deadline), ..self.clone() }
     }
 
+    /// Does no call have or want this lock at the moment?
+    pub(crate) fn is_volume_free(&self, digest: &NameDigest) -> bool {
+        let state = self.table.state();
+        state.entries.get(&Key::Volume(digest.clone())).is_none_or(LockEntry::is_unused)
+    }
+
     pub(crate) fn volume(&self, digest: &NameDigest) -> Result<LockGuard> {
         self.exclusive(Key::Volume(digest.clone()))
     }

@@ -1,8 +1,9 @@
 //! Writes that a workload made and the kernel could not keep: the pool was full, or its disk gave errors.
 //!
 //! A mount shows nothing of it: a write succeeds, its write-back fails later, and the kernel reports that to the
-//! first process that syncs. So the engine syncs to find out, when statistics are asked for: each time while
-//! something is wrong with the pool, because lost writes are likely then, and now and then otherwise.
+//! first process that syncs. So the engine syncs to find out, when statistics are asked for and twice a minute without
+//! any call: each time while something is wrong with the pool, because lost writes are likely then, and now and then
+//! otherwise.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
@@ -126,7 +127,7 @@ impl Engine {
 
     /// To be called before the last mount of a volume is unmounted and its device is detached.
     pub(crate) fn check_written_back(&self, id: &VolumeId) -> Result<()> {
-        if self.writeback_checks().wait_for(id) {
+        if self.staged_watch().wait_for(id) && self.writeback_checks().wait_for(id) {
             return Ok(());
         }
         Err(Error::precondition(format!(

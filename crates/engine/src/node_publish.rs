@@ -213,7 +213,11 @@ impl Engine {
             None => self.is_mounted_from(pool, &id, target)?,
         };
         match ours {
-            true => self.unmount(&id, target)?,
+            true => {
+                // If it hangs, so does the filesystem, and the unmount is refused as busy.
+                self.staged_watch().wait_for(&id);
+                self.unmount(&id, target)?;
+            }
             false => self.check_not_hidden(pool, &id, target)?,
         }
         // Where another volume is published this one is not, which is all that was asked for.

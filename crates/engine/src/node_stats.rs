@@ -116,6 +116,21 @@ impl Engine {
         Ok(NodeView { stats, device: Some(device) })
     }
 
+    /// Looks for lost writes where the volume is staged.
+    pub(crate) fn check_writeback(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        stage: &Stage,
+        is_urgent: bool,
+    ) -> Result<()> {
+        let device = pool.devices().attached(id, stage_access(pool, stage))?;
+        if let Some(at) = device.and_then(|device| written_at(device, stage, &stage.path)) {
+            self.look_for_lost_writes(id, at, is_urgent);
+        }
+        Ok(())
+    }
+
     pub(crate) fn problems_at(
         &self,
         pool: &PoolRef,

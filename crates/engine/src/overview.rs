@@ -116,7 +116,9 @@ impl Engine {
     pub fn conditions_by_id(&self, ids: &[VolumeId]) -> Vec<Condition> {
         let mut found = self.query_volumes(ids, |pool, ids| Ok(pool.health().conditions(ids)));
         let condition = |id: &VolumeId| match found.remove(id) {
-            Some(Ok(Ok(condition))) => self.with_lost_writes(id, condition),
+            Some(Ok(Ok(condition))) => {
+                self.staged_watch().with_problems(id, self.with_lost_writes(id, condition))
+            }
             Some(Ok(Err(error)) | Err(error)) => Condition::of_error(&error),
             None => Condition::of_error(&Error::NoSuchVolume(id.to_string())),
         };

@@ -116,6 +116,31 @@ async fn writes_lost_on_a_full_pool_are_reported_until_unstaged() {
     }
 }
 
+/// On a node where nothing asks. Then the list, the page's figures, the events and the doctor have it.
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_writes_are_seen_without_calls() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 512 * MIB);
+    let daemon = overcommitted(&pool).start().await;
+    let client = daemon.client();
+    let create = client.create("volume").size(VOLUME).capability(mount("ext4"));
+    let node = client.on_node(&create.done().await, mount("ext4"));
+    node.up().await;
+    let hog = take_most(&pool);
+    write_without_sync(&node.data_path());
+    until("the loss is logged", || async { lines(&daemon, "ERROR", "could not keep data") == 1 })
+        .await;
+    let run = |words: &[&str]| daemon.launch().run(words).stdout;
+    assert!(run(&["volume", "list"]).contains("WritesLost"));
+    assert!(run(&["pool", "status"]).contains("1 volume with WritesLost"));
+    assert!(run(&["events", "--level", "error"]).contains("could not keep data"));
+    assert!(run(&["doctor"]).contains("writes-lost"));
+    drop(hog);
+    std::fs::remove_file(pool.path.join("hog")).unwrap();
+    node.down().await;
+    assert!(!run(&["doctor"]).contains("writes-lost"));
+}
+
 /// On a node where nothing asks: no kubelet, no sidecar, no probe.
 #[tokio::test(flavor = "multi_thread")]
 async fn crossing_the_floor_is_logged_without_calls() {

@@ -9,6 +9,8 @@ use orlop_tests::v1::VolumeHealthErrorType::{DataLoss, Degraded, Inaccessible};
 use orlop_tests::v1::{StorageHealthErrorType, VolumeHealthErrorType};
 use orlop_tests::*;
 
+use crate::daemon::hung::until;
+
 use super::{VOLUME, read_first_mib, remount, trigger_ext4_error, writable};
 
 type Found = Vec<(VolumeHealthErrorType, String)>;
@@ -157,6 +159,32 @@ async fn filesystems_in_trouble_have_their_reasons() {
     node.down().await;
     node.up().await;
     assert_eq!(by_node(&node).await, []);
+    node.down().await;
+}
+
+/// Without any call, once when it begins and once when it is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filesystem_that_turns_read_only_is_logged() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("volume").size(VOLUME).fs("xfs").done().await;
+    let node = client.on_node(&volume, mount("xfs"));
+    node.up().await;
+    let lines = |level: &str, words: &str| {
+        let log = daemon.log();
+        log.lines().filter(|line| line.contains(level) && line.contains(words)).count()
+    };
+    remount(&node.staging, "ro");
+    until("it is logged", || async { lines("WARN", "has become read-only") == 1 }).await;
+    let events = daemon.launch().run(&["events", "--level", "warn"]).stdout;
+    assert!(events.contains("has become read-only"), "{events}");
+    let status = daemon.launch().run(&["pool", "status"]).stdout;
+    assert!(status.contains("1 volume with FilesystemReadOnly"), "{status}");
+    remount(&node.staging, "rw");
+    until("the end is logged", || async { lines("INFO", "on this node is over") == 1 }).await;
+    assert_eq!(lines("WARN", "has become read-only"), 1);
     node.down().await;
 }
 

@@ -19,6 +19,11 @@ impl Engine {
             return self.check_vacant(volume, path);
         };
         self.try_unstage_volume(volume, id, path)?;
+        if !self.staged_watch().problems(id).is_empty()
+            && self.host().node_record(id).is_ok_and(|node| node.stage.is_none())
+        {
+            self.staged_watch().forget(id);
+        }
         // The caller wants it here no more.
         self.stage_failures().clear(id);
         Ok(())

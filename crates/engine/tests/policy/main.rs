@@ -27,5 +27,6 @@ mod placement;
 mod recover;
 mod shared;
 mod stage;
+mod staged_watch;
 mod stats;
 mod validate;
