@@ -2,6 +2,7 @@
 //! for people. A plugin that does not say it is no failure: then there is CSI's older condition, or nothing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
@@ -10,9 +11,16 @@ use orlop_csi::proto::csi::v1::node_get_storage_health_response::StorageBackendH
 use orlop_csi::proto::csi::v1::volume_health::VolumeHealthEntry;
 use orlop_csi::proto::csi::v1::{StorageHealthErrorType, VolumeHealthErrorType};
 use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::inventory::{PAGE, check_token};
+use crate::inventory::{PAGE, Volume, check_token};
+use crate::monitor;
 use crate::plugin::{NodeOffer, Offer, Plugin};
+
+/// How long a list waits for what the node says of the volumes that are staged there: one of them may hang.
+const STAGED_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_ASKED_AT_ONCE: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Problem {
@@ -112,6 +120,55 @@ pub(crate) async fn on_node(plugin: &Plugin, id: &str) -> Vec<Problem> {
     let doing = format!("ask the node for the health of volume {id}");
     let asked = plugin.ask(&doing, request, send).await;
     asked.map(|answer| problems(answer.into_inner().volume_health)).unwrap_or_default()
+}
+
+/// What the node says of a volume beyond what the controller says: it names what is wrong with the pool too.
+pub(crate) fn beyond(volume: &Volume, on_node: Vec<Problem>) -> Vec<Problem> {
+    let known = |problem: &Problem| {
+        volume.problems.iter().flatten().any(|other| other.reason == problem.reason)
+    };
+    on_node.into_iter().filter(|problem| !known(problem)).collect()
+}
+
+/// As the node behind the socket sees the volumes that are staged there, by their ids; only of an Orlop daemon, which says
+/// which these are: another plugin would have to be asked for each volume. What has not been answered in time is left out.
+pub(crate) async fn of_staged(plugin: &Plugin) -> BTreeMap<String, Vec<Problem>> {
+    let mut found = BTreeMap::new();
+    // What was found by the deadline is kept.
+    let _ = timeout(STAGED_TIMEOUT, add_staged(plugin, &mut found)).await;
+    found
+}
+
+async fn add_staged(plugin: &Plugin, found: &mut BTreeMap<String, Vec<Problem>>) {
+    let mut staged = monitor::staged(plugin).await.into_iter();
+    if staged.len() == 0 {
+        return;
+    }
+    let offers = plugin.node_offers().await.unwrap_or_default();
+    if !offers.contains(&NodeOffer::GetVolumeHealth) {
+        return;
+    }
+    let mut asking = JoinSet::new();
+    loop {
+        while asking.len() < MAX_ASKED_AT_ONCE
+            && let Some(id) = staged.next()
+        {
+            let mut node = NodeClient::new(plugin.channel());
+            asking.spawn(async move {
+                let volume_id = id.clone();
+                let request = v1::NodeGetVolumeHealthRequest { volume_id, ..Default::default() };
+                (id, node.node_get_volume_health(request).await)
+            });
+        }
+        match asking.join_next().await {
+            None => return,
+            Some(Ok((id, Ok(answer)))) => {
+                found.insert(id, problems(answer.into_inner().volume_health));
+            }
+            // Unstaged in between.
+            Some(_) => {}
+        }
+    }
 }
 
 /// Of the storage that the node behind the socket uses. `None`: it does not say.

@@ -57,6 +57,15 @@ pub(crate) async fn volumes(plugin: &Plugin) -> BTreeMap<String, KnownVolume> {
     found.into_iter().filter(|volume| !volume.name.is_empty()).map(known).collect()
 }
 
+/// The ids of the volumes that are staged on the daemon's node.
+pub(crate) async fn staged(plugin: &Plugin) -> Vec<String> {
+    let send =
+        |channel, request| async move { MonitorClient::new(channel).list_volume_io(request).await };
+    let asked = plugin.ask(&"list staged volumes", monitor::ListVolumeIoRequest {}, send).await;
+    let found = asked.map(|answer| answer.into_inner().volumes).unwrap_or_default();
+    found.into_iter().map(|volume| volume.volume_id).collect()
+}
+
 /// By their ids.
 pub(crate) async fn snapshots(plugin: &Plugin) -> BTreeMap<String, KnownSnapshot> {
     let send = |channel, request| async move {

@@ -134,6 +134,11 @@ impl Plugin {
         Ok(offered.map(number).filter_map(|number| NodeOffer::try_from(number).ok()).collect())
     }
 
+    /// For calls that are made at the same time.
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
     pub(crate) async fn node_info(&self) -> Result<v1::NodeGetInfoResponse> {
         let answer = self
             .ask(

@@ -1,6 +1,6 @@
 //! What is wrong, and what takes space, in the words that the page, the metrics and the doctor have too.
 
-use orlop_sys::file;
+use orlop_sys::{file, tool};
 use orlop_tests::*;
 
 use super::Terminal;
@@ -105,4 +105,35 @@ async fn what_copies_take_and_share_is_shown() {
     at.ok(&["snapshot", "delete", "monday", "--yes"]);
     let given_back = free().saturating_sub(before);
     assert!((4 * MIB..5 * MIB).contains(&given_back), "{given_back}");
+}
+
+/// Only the node sees it. A volume that is not staged is not asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_list_has_what_the_node_says() {
+    needs_root!();
+    let at = Terminal::new().await;
+    let client = at.daemon.client();
+    let volume = client.create("staged").size(320 * MIB).fs("xfs").done().await;
+    at.ok(&["volume", "create", "idle", "--size", "64MiB", "--block"]);
+    let node = client.on_node(&volume, mount("xfs"));
+    node.up().await;
+    let row = || {
+        let listed = at.ok(&["volume", "list"]);
+        let idle = listed.lines().find(|line| line.contains(" idle ")).unwrap();
+        assert!(idle.contains(" normal "), "{listed}");
+        listed.lines().find(|line| line.contains(" staged ")).unwrap().to_owned()
+    };
+    assert!(row().contains(" normal "), "{}", row());
+    tool::run("mount", ["-o", "remount,ro", node.staging.to_str().unwrap()]).unwrap();
+    assert!(row().contains("abnormal: FilesystemReadOnly: "), "{}", row());
+    let listed = at.json(&["volume", "list"]);
+    let entry = listed.as_array().unwrap().iter().find(|it| it["name"] == "staged").unwrap();
+    assert_eq!(entry["problems"], serde_json::json!([]));
+    assert_eq!(entry["problems_on_node"][0]["status"], "degraded");
+    tool::run("mount", ["-o", "remount,rw", node.staging.to_str().unwrap()]).unwrap();
+    tool::run("umount", [&node.target]).unwrap();
+    assert!(row().contains("abnormal: MountMissing: "), "{}", row());
+    node.publish().await.unwrap();
+    assert!(row().contains(" normal "), "{}", row());
+    node.down().await;
 }

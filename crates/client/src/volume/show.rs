@@ -56,12 +56,8 @@ async fn show(session: &Session, id: &str) -> Result<Answer> {
     };
     let exclusive_bytes = footprints.get(id).map(|footprint| footprint.exclusive_bytes);
     let problems = health::of_volume(plugin, id).await;
-    // The node names what is wrong with the pool too.
-    let is_new = |problem: &Problem| {
-        problems.iter().flatten().all(|other: &Problem| other.reason != problem.reason)
-    };
-    let problems_on_node = health::on_node(plugin, id).await.into_iter().filter(is_new).collect();
     let volume = Volume { used_bytes, exclusive_bytes, problems, ..volume };
+    let problems_on_node = health::beyond(&volume, health::on_node(plugin, id).await);
     let mounts = hand_mounts::of_volume(&session.directory, &plugin.driver, id)?;
     let details = VolumeDetails {
         problems_on_node,
