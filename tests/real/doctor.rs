@@ -4,6 +4,7 @@
 mod adopting;
 mod bundle;
 mod fixture;
+mod in_use;
 mod machine;
 mod pool;
 mod run_directory;

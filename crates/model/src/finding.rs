@@ -75,6 +75,11 @@ impl Finding {
             "record-damaged" => Some(HealthReason::RecordDamaged),
             "read-only" => Some(HealthReason::PoolReadOnly),
             "full" => Some(HealthReason::PoolFull),
+            "mount-missing" => Some(HealthReason::MountMissing),
+            "device-missing" => Some(HealthReason::DeviceMissing),
+            "filesystem-read-only" => Some(HealthReason::FilesystemReadOnly),
+            "filesystem-errors" => Some(HealthReason::FilesystemErrors),
+            "writes-lost" => Some(HealthReason::WritesLost),
             _ => None,
         }
     }

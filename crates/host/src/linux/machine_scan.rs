@@ -4,6 +4,8 @@
 //! Nothing is changed before a finding's repair is performed, and nothing beside a daemon, which
 //! may be in the middle of a call.
 
+mod in_use;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -81,6 +83,9 @@ impl MachineScan {
                 findings.extend(judge_elsewhere(labelled, &record, &uses, is_shown));
                 continue;
             }
+            if labelled.behind == BehindDevice::Volume {
+                findings.extend(in_use::judge_use(labelled, &record)?);
+            }
             let finding = judge(labelled, &record, uses);
             findings.extend(match labelled.behind {
                 BehindDevice::Volume => finding.map(|it| report_only(it, elsewhere)),
@@ -102,7 +107,8 @@ impl MachineScan {
                     VolumeExistence::PoolNotConfigured => {
                         findings.push(self.record_without_pool(&id));
                     }
-                    VolumeExistence::Exists | VolumeExistence::Unknown => {}
+                    VolumeExistence::Exists => findings.extend(self.staged_volume(&id, &record)?),
+                    VolumeExistence::Unknown => {}
                 },
                 Err(error) => findings.push(Finding::by_hand(
                     "node-record-damaged",
@@ -114,6 +120,14 @@ impl MachineScan {
             }
         }
         Ok(findings)
+    }
+
+    fn staged_volume(&self, id: &VolumeId, record: &NodeRecord) -> Result<Vec<Finding>> {
+        if record.stage.is_none() {
+            return Ok(Vec::new());
+        }
+        let lost = in_use::judge_lost_writes(&RunFiles::new(self.run_dir.lost_writes()), id)?;
+        Ok(lost.into_iter().chain(in_use::judge_device(id)?).collect())
     }
 
     /// The record stays: by it the calls that end the use know what to undo.
