@@ -1,6 +1,6 @@
 //! Volumes from and to files: `orlop volume import` and `export`, `orlop snapshot export`.
 
-mod blocks;
+mod containers;
 mod copy;
 mod export;
 mod fill;

@@ -9,6 +9,7 @@ mod format;
 mod grow;
 mod identity;
 pub(crate) mod signature;
+mod smallest_unit;
 mod trim;
 
 use std::fmt;
@@ -28,6 +29,7 @@ pub use format::{Format, format};
 pub use grow::{fits_device, grow_mounted, growth_is_written, keeps_order};
 pub use identity::{format_template, renew_identity};
 pub use signature::{Signature, probe};
+pub use smallest_unit::{SmallestUnit, sector_size, unit_below_sector};
 pub use trim::trim;
 
 use crate::abi;

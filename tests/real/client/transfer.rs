@@ -89,10 +89,48 @@ async fn what_cannot_be_imported_is_refused_before_a_volume_is_made() {
     at.fails(2, &["volume", "import", &file, "disk", "--size", "4MiB"]);
     at.ok(&["volume", "import", &file, "disk", "--dry-run"]);
     assert_eq!(at.volumes(), 0);
-    // Blocks that are smaller than the sectors of a volume.
-    tool::run("mkfs.ext4", ["-q", "-b", "1024", &file]).unwrap();
-    let ran = at.daemon.launch().run(&["volume", "import", &file, "disk"]);
-    assert!(ran.status.success() && ran.stderr.contains("blocks of 1024 bytes"), "{ran:?}");
+}
+
+/// Units that are smaller than the sectors of a volume.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filesystem_with_small_units_says_why_it_is_not_mounted() {
+    needs_root!();
+    let at = Terminal::new().await;
+    let (file, target) = (at.path("image"), at.path("mnt"));
+    for (words, unit, better) in [
+        (&["mkfs.ext4", "-q", "-b", "1024"][..], "blocks of 1024 bytes", "mkfs.ext4 -b 4096"),
+        (&["mkfs.xfs", "-q", "-f"], "sectors of 512 bytes", "mkfs.xfs -s size=4096"),
+    ] {
+        File::create(&file).unwrap().set_len(320 * MIB).unwrap();
+        tool::run(words[0], words[1..].iter().copied().chain([file.as_str()])).unwrap();
+        let ran = at.daemon.launch().run(&["volume", "import", &file, "disk"]);
+        let says = |text: &str| text.contains(unit) && text.contains(better);
+        assert!(ran.status.success() && says(&ran.stderr), "{ran:?}");
+        let why = at.fails(3, &["volume", "mount", "disk", &target]);
+        assert!(why.contains("FAILED_PRECONDITION") && says(&why), "{why}");
+        assert!(!Path::new(&target).exists());
+        at.ok(&["volume", "delete", "disk", "--yes"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_holds_a_disk_is_not_taken_for_one() {
+    needs_root!();
+    let at = Terminal::new().await;
+    let file = at.path("image");
+    File::create(&file).unwrap().set_len(MIB).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(
+        &File::options().write(true).open(&file).unwrap(),
+        b"KDMV",
+        0,
+    )
+    .unwrap();
+    let why = at.fails(2, &["volume", "import", &file, "disk"]);
+    assert!(why.contains("VMDK") && why.contains("qemu-img convert"), "{why}");
+    assert_eq!(at.volumes(), 0);
+    let words = ["volume", "import", &file, "disk", "--format", "raw"];
+    let ran = at.daemon.launch().run(&words);
+    assert!(ran.status.success() && ran.stderr.contains("no filesystem"), "{ran:?}");
     at.ok(&["volume", "delete", "disk", "--yes"]);
 }
 

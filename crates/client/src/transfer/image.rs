@@ -6,10 +6,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use orlop_sys::filesystem::{self, Signature};
+use orlop_sys::filesystem::{self, Signature, SmallestUnit};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::blocks;
+use super::containers;
 use super::copy::{NamedFile, Source};
 use super::qcow2;
 use crate::failure::{Failure, Result};
@@ -48,6 +48,11 @@ impl DiskImage {
             return Err(cannot("it is empty, or cannot be read; give a disk image"));
         }
         let is_qcow2 = first == qcow2::MAGIC;
+        if format.is_none()
+            && let Some(refusal) = containers::refusal(&side.file, path)
+        {
+            return Err(cannot(&refusal));
+        }
         let format = format.unwrap_or(if is_qcow2 { ImageFormat::Qcow2 } else { ImageFormat::Raw });
         let opened = match format {
             ImageFormat::Raw => Self::raw(side),
@@ -88,8 +93,8 @@ impl DiskImage {
         }
     }
 
-    pub(super) fn block_size(&self) -> Option<u64> {
-        blocks::block_size(&self.head)
+    pub(super) fn smallest_unit(&self) -> Option<SmallestUnit> {
+        SmallestUnit::of(&self.head)
     }
 }
 

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use orlop_model::Bytes;
+use orlop_sys::filesystem::sector_size;
 use serde_json::json;
 
 use super::copy::NamedFile;
+use super::device_path;
 use super::fill::{ImportCopy, VolumeOrigin, new_mark};
 use super::image::{DiskImage, ImageFormat};
 use super::unfinished::{self, UnfinishedImport};
-use super::{blocks, device_path};
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
 use crate::hand_mounts::{self, MountRequest, ensure_mounted, ensure_unmounted, volume_to_mount};
@@ -59,6 +60,7 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
     let image = DiskImage::open(&arguments.file, arguments.format)?;
     let length = image.length;
     let mut wanted = new_volume(&arguments, &image)?;
+    let is_unrecognized = wanted.access.len() == 1;
     session
         .plugin
         .require(Offer::ListVolumes, &format_args!("import {}", arguments.file.display()))?;
@@ -88,9 +90,9 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
     .await?;
     let device = NamedFile::open(&mount.target, true);
     let is_verified = !arguments.no_verify;
-    let (block, format) = (image.block_size(), image.format);
+    let (unit, format) = (image.smallest_unit(), image.format);
     let too_small =
-        block.zip(blocks::sector_size(&mount.target)).filter(|(block, sector)| block < sector);
+        unit.zip(sector_size(&mount.target)).filter(|(unit, sector)| unit.bytes() < *sector);
     let copied = match device {
         Ok(device) => {
             let work = copying.run(move |stop| {
@@ -116,11 +118,17 @@ pub(crate) async fn import(session: &Session, arguments: ImportArguments) -> Res
     unmounted.map_err(|failure| failure.with_hint(&again))?;
     let written = written.ok_or_else(|| differs_from_interrupted(&arguments, &made.id))?;
     unfinished::forget(session, &arguments.name)?;
-    if let Some((block, sector)) = too_small {
+    if let Some((unit, sector)) = too_small {
         note(&format_args!(
-            "note: the filesystem in the image has blocks of {block} bytes, and the volume has sectors of {sector}: it can \
-             be used as a raw device, but not be mounted"
+            "note: the filesystem in the image has {unit}, and the volume has sectors of {sector}: it can be used as a raw \
+             device, but not be mounted; a filesystem made with {} could",
+            unit.mkfs_for(sector)
         ));
+    } else if is_unrecognized {
+        note(
+            &"note: no filesystem (ext4, xfs or btrfs) is recognized at the beginning of the image, which may have a partition \
+              table: the volume can be used as a raw device, but not be mounted",
+        );
     }
     let checked = if is_verified { ", compared" } else { "" };
     let text = format!(

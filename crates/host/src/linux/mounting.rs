@@ -9,6 +9,7 @@ use orlop_model::{
     Device, DeviceMount, Error, FsType, HostMounts, MountRequest, MountState, Result, TargetPath,
     VolumeId,
 };
+use orlop_sys::filesystem;
 use orlop_sys::mounts::{self, BindAccess, FsMount, MountEntry, MountLookup, MountPoint};
 use orlop_sys::ownership;
 use rustix::fs::{major, minor};
@@ -84,6 +85,7 @@ impl HostMounts for LinuxHost {
         if let Some(there) = mount_at(target)? {
             return same_mount::check_filesystem(target, &there, request);
         }
+        refuse_small_units(request, target)?;
         let created =
             mounts::ensure_directory(target.as_path()).map_err(cannot("create a mount point"))?;
         let mut options = request.options.clone();
@@ -273,6 +275,18 @@ pub(super) fn drop_copies(path: &Path) {
             );
         }
     }
+}
+
+/// The kernel would refuse it too, for reasons that nobody understands, such as "Function not implemented".
+fn refuse_small_units(request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
+    let found = filesystem::unit_below_sector(&request.device.path);
+    let Some((unit, sector)) = found.map_err(cannot("read the filesystem"))? else { return Ok(()) };
+    Err(Error::precondition(format!(
+        "cannot mount {} at {target}: the filesystem has {unit}, and the volume has sectors of {sector} bytes, which are \
+         larger; use the volume as a raw device, or make the filesystem with {} and import it again",
+        request.fs,
+        unit.mkfs_for(sector)
+    )))
 }
 
 /// Best effort: an empty directory that stays behind does not hide why the mount failed.
