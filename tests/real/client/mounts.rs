@@ -173,3 +173,28 @@ async fn limits_are_changed_and_shown() {
     assert_eq!(limits(&at), serde_json::json!({"writeIops": "7"}));
     at.ok(&["volume", "delete", "data", "--yes"]);
 }
+
+/// A process in another mount namespace keeps the volume. What was done and what is left is said, then and afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_unmount_says_what_is_left_of_it() {
+    needs_root!();
+    let at = Terminal::new().await;
+    at.ok(&["volume", "create", "data", "--size", "64MiB", "--fs", "ext4"]);
+    let target = at.path("mnt");
+    at.ok(&["volume", "mount", "data", &target]);
+    let file = Path::new(&target).join("file");
+    std::fs::write(&file, "read elsewhere").unwrap();
+    let holder = MountHolder::reading(&file, &[Path::new(&target)]);
+    for _ in 0..2 {
+        let why = at.fails(3, &["volume", "unmount", "data"]);
+        assert!(why.contains(&format!("no longer mounted at {target}")), "{why}");
+        assert!(why.contains(&format!("`orlop volume unmount {target}` again")), "{why}");
+        assert!(mount_at(Path::new(&target)).unwrap().is_none());
+        let why = at.fails(3, &["volume", "delete", "data", "--yes"]);
+        assert!(why.contains("nothing is mounted there") && why.contains("not complete"), "{why}");
+    }
+    drop(holder);
+    // The kernel lets go of a namespace some time after its last process.
+    while !at.daemon.launch().run(&["volume", "unmount", &target]).status.success() {}
+    at.ok(&["volume", "delete", "data", "--yes"]);
+}

@@ -40,6 +40,21 @@ pub(super) async fn undo(session: &Session, mount: &HandMount) -> Result<()> {
     if others.iter().any(|other| other.target != mount.target) {
         return Ok(());
     }
+    release(session, mount).await.map_err(|failure| failure.with_hint(&left_to_do(mount)))
+}
+
+/// Said of a volume that is no longer where the person looks for it.
+fn left_to_do(mount: &HandMount) -> String {
+    let target = mount.target.display();
+    format!(
+        "it is no longer mounted at {target}, but this node still holds it; then run `orlop volume unmount {target}` again to \
+         complete the unmount"
+    )
+}
+
+/// After the last unmount: lets go of the volume on this node.
+async fn release(session: &Session, mount: &HandMount) -> Result<()> {
+    let plugin = &session.plugin;
     unstage(session, mount).await?;
     if mount.attached && plugin.offers(Offer::PublishUnpublishVolume) {
         let request = v1::ControllerUnpublishVolumeRequest {

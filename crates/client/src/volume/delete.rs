@@ -3,6 +3,7 @@
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
 use orlop_model::Bytes;
+use orlop_sys::mounts;
 
 use crate::failure::{Failure, Result};
 use crate::inventory::{self, Volume};
@@ -61,14 +62,23 @@ fn described(volume: &Volume) -> String {
 
 /// The plugin would refuse it too, without naming the command that unmounts it.
 fn refuse_mounted(session: &Session, volume: &Volume) -> Result<()> {
-    let mounts = hand_mounts::of_volume(&session.directory, &session.plugin.driver, &volume.id)?;
-    match mounts.first() {
-        Some(mount) => Err(Failure::refused(format!(
-            "cannot delete volume {}: it is mounted at {}; `orlop volume unmount {}` first",
-            volume.label(),
-            mount.target.display(),
-            mount.target.display()
-        ))),
+    let noted = hand_mounts::of_volume(&session.directory, &session.plugin.driver, &volume.id)?;
+    match noted.first() {
+        Some(mount) => {
+            let target = mount.target.display();
+            // A refused unmount leaves the volume in use, and nothing at the target.
+            let is_gone = matches!(mounts::mount_at(&mount.target), Ok(None));
+            let why = match is_gone {
+                false => {
+                    format!("it is mounted at {target}; `orlop volume unmount {target}` first")
+                }
+                true => format!(
+                    "its mount or unmount at {target} is not complete: nothing is mounted there, but this node still holds the \
+                     volume; `orlop volume unmount {target}` first, which completes the unmount"
+                ),
+            };
+            Err(Failure::refused(format!("cannot delete volume {}: {why}", volume.label())))
+        }
         None => Ok(()),
     }
 }
