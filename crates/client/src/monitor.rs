@@ -31,8 +31,13 @@ pub(crate) struct Footprint {
 impl Footprint {
     /// `2.1 MiB shared, 98.0 KiB its own`
     pub(crate) fn parts(used: u64, exclusive: u64) -> String {
+        Self::parts_shared_with(used, exclusive, "")
+    }
+
+    /// As [`Self::parts`], where it is known with what.
+    pub(crate) fn parts_shared_with(used: u64, exclusive: u64, with: &str) -> String {
         let shared = Bytes(used.saturating_sub(exclusive));
-        format!("{shared} shared, {} its own", Bytes(exclusive))
+        format!("{shared} shared{with}, {} its own", Bytes(exclusive))
     }
 }
 

@@ -49,6 +49,21 @@ async fn a_volume_is_created_listed_and_shown_in_every_form() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_new_volume_has_beyond_the_request_is_explained() {
+    needs_root!();
+    let at = Terminal::new().await;
+    let said = at.ok(&["volume", "create", "idle", "--size", "50MiB", "--fs", "xfs"]);
+    assert!(said.ends_with(", 300.0 MiB (raised from 50.0 MiB: the least for xfs)\n"), "{said}");
+    let said = at.ok(&["volume", "create", "odd", "--size", "2000000", "--block"]);
+    assert!(said.ends_with(", 2.0 MiB (rounded up from 2000000 bytes)\n"), "{said}");
+    let shown = at.ok(&["volume", "show", "idle"]);
+    assert!(shown.contains(" shared with the template of new volumes, "), "{shown}");
+    at.ok(&["snapshot", "create", "idle", "cut"]);
+    let shown = at.ok(&["volume", "show", "idle"]);
+    assert!(shown.contains(" shared, ") && !shown.contains("template"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ids_names_and_unique_beginnings_find_a_volume() {
     needs_root!();
     let at = Terminal::new().await;

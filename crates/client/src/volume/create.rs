@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
 use orlop_csi::proto::csi::v1::volume_content_source::{SnapshotSource, Type, VolumeSource};
-use orlop_model::Bytes;
+use orlop_model::{ALLOCATION_UNIT, Bytes};
 
 use crate::capability::{Access, ModeName};
 use crate::failure::{Failure, Result};
@@ -21,7 +21,7 @@ pub(super) struct CreateArguments {
     name: String,
 
     /// Its size, such as 10GiB; without it that of the source, or the plugin's default
-    #[arg(long, short, value_parser = pairs::size)]
+    #[arg(long, short, value_parser = pairs::volume_size)]
     size: Option<u64>,
 
     /// With this filesystem, such as xfs; without it the plugin's default
@@ -131,10 +131,25 @@ pub(super) async fn run(session: &Session, arguments: CreateArguments) -> Result
     let (made, is_new) = create_or_find(session, &wanted).await?;
     let size = Bytes(made.size_bytes);
     let text = match is_new {
-        true => format!("created volume {}, {size}", made.label()),
+        true => format!("created volume {}, {size}{}", made.label(), raised(&wanted, &made)),
         false => format!("volume {} exists already, {size}; nothing was done", made.label()),
     };
     session.show(&Answer::new(vec![made.id.clone()], &made, text)?)
+}
+
+/// A plugin may make a volume larger than was asked for.
+fn raised(wanted: &NewVolume, made: &Volume) -> String {
+    let Some(size) = wanted.size.filter(|size| *size < made.size_bytes) else {
+        return String::new();
+    };
+    if made.size_bytes - size < ALLOCATION_UNIT {
+        return format!(" (rounded up from {size} bytes)");
+    }
+    let least = match wanted.access.first() {
+        Some(Access::Mount { fs, .. }) if !fs.is_empty() => format!("the least for {fs}"),
+        Some(_) | None => "the least that the plugin makes of this kind".to_owned(),
+    };
+    format!(" (raised from {}: {least})", Bytes(size))
 }
 
 pub(crate) async fn source_of_snapshot(session: &Session, given: &str) -> Result<Type> {

@@ -102,7 +102,13 @@ fn described(details: &VolumeDetails, style: Style) -> String {
     add("name", volume.name.clone().unwrap_or_default());
     add("size", format!("{} ({} bytes)", Bytes(volume.size_bytes), volume.size_bytes));
     let used = |bytes: u64| {
-        let parts = volume.exclusive_bytes.map(|exclusive| Footprint::parts(bytes, exclusive));
+        let parts = volume.exclusive_bytes.map(|exclusive| {
+            Footprint::parts_shared_with(
+                bytes,
+                exclusive,
+                shared_with(details, bytes - exclusive.min(bytes)),
+            )
+        });
         let parts = parts.map(|parts| format!(": {parts}")).unwrap_or_default();
         format!("{} ({bytes} bytes){parts}", Bytes(bytes))
     };
@@ -127,6 +133,12 @@ fn described(details: &VolumeDetails, style: Style) -> String {
         copies => lines.push(format!("copies\n{}", copies::drawn(copies, ""))),
     }
     lines.join("\n")
+}
+
+/// A volume without any copy shares what mkfs wrote with others of its size, which nothing else here shows.
+fn shared_with(details: &VolumeDetails, shared: u64) -> &'static str {
+    let is_alone = details.copies.is_empty() && details.volume.source.is_none();
+    if is_alone && shared > 0 { " with the template of new volumes" } else { "" }
 }
 
 /// A line for each problem. The older condition has only the first, and says why a volume is normal.
