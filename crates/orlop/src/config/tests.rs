@@ -51,7 +51,13 @@ fn unknown_settings_are_refused() {
     assert!(message(load_with("nodeid = \"x\"", &[])).contains("nodeid"));
     assert!(message(load_with("[[pool]]\npaht = \"/x\"", &[])).contains("paht"));
     assert!(message(load_with("", &[("ORLOP_POOOL", "/x")])).contains("ORLOP_POOOL"));
-    assert!(message(load_with("", &[("ORLOP_NODEID", "x")])).contains("ORLOP_NODEID"));
+    let why = message(load_with("", &[("ORLOP_NODEID", "x")]));
+    assert!(
+        why.starts_with("ORLOP_NODEID: ") && why.contains("did you mean ORLOP_NODE_ID?"),
+        "{why}"
+    );
+    let why = message(load_with("", &[("ORLOP_SOMETHING_ELSE", "x")]));
+    assert!(!why.contains("did you mean"), "{why}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use super::ConfigError;
 use super::file::{LogFormat, PoolSettings, Settings};
+use super::origin::KEYS;
 
 /// As far as a u32 goes.
 const WHOLE_NUMBER: &str = "a whole number from 0 to 4294967295";
@@ -177,7 +178,30 @@ fn is_injected(key: &str) -> bool {
 }
 
 fn unknown(name: &str) -> ConfigError {
-    ConfigError::new(name, "is not a variable that orlop knows; docs/configuration.md lists all")
+    let near = KEYS.iter().map(|(variable, _)| *variable).min_by_key(|it| edits(name, it));
+    // With more, it is another word.
+    let near = near.filter(|variable| edits(name, variable) <= MOST_EDITS);
+    let question = near.map(|variable| format!("did you mean {variable}? ")).unwrap_or_default();
+    let problem =
+        format!("is not a variable that orlop knows; {question}docs/configuration.md lists all");
+    ConfigError::new(name, problem)
+}
+
+const MOST_EDITS: usize = 3;
+
+/// How many letters have to be added, removed or replaced to make one word of the other.
+fn edits(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (above, a) in one.bytes().enumerate() {
+        let mut last = above + 1;
+        let mut next = vec![last];
+        for ((b, &diagonal), &up) in other.bytes().zip(&row).zip(row.iter().skip(1)) {
+            last = (diagonal + usize::from(a != b)).min(up + 1).min(last + 1);
+            next.push(last);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
 }
 
 fn parse<T: FromStr>(name: &str, value: &str, expected: &str) -> Result<T, ConfigError> {
