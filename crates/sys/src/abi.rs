@@ -34,7 +34,7 @@ pub(crate) use btrfs::{
     btrfs_create_subvolume, btrfs_destroy_subvolume, btrfs_device_bytes, btrfs_grow_to_device,
     btrfs_snapshot_subvolume,
 };
-pub(crate) use child::{end_with_parent, hide_mounts, set_apart};
+pub(crate) use child::{end_with_parent, hide_mounts, outlive_parent, set_apart};
 pub(crate) use descriptors::leave_shared_table;
 pub(crate) use fiemap::{
     ExtentPage, FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_MERGED, FIEMAP_EXTENT_SHARED,

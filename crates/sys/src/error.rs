@@ -37,6 +37,10 @@ pub enum Error {
     #[error("{tool} is not installed in any of /usr/sbin, /usr/bin, /sbin, /bin")]
     ToolMissing { tool: String },
 
+    /// A program that only reads, and was given a time for that.
+    #[error("{tool} does not answer: {reason}")]
+    Unanswered { tool: String, reason: String },
+
     /// Never carries the arguments: they may hold what must not reach a log.
     #[error("{tool} ended with {status}: {stderr}")]
     Tool { tool: String, status: ExitStatus, stderr: String },
@@ -55,6 +59,7 @@ impl Error {
             | Self::DeviceBusy { .. }
             | Self::Leased { .. }
             | Self::ToolMissing { .. }
+            | Self::Unanswered { .. }
             | Self::Tool { .. } => None,
         }
     }
@@ -98,6 +103,7 @@ impl Error {
             | Self::DeviceBusy { .. }
             | Self::Leased { .. }
             | Self::ToolMissing { .. }
+            | Self::Unanswered { .. }
             | Self::Tool { .. } => self.to_string(),
         }
     }

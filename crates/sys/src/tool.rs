@@ -1,5 +1,7 @@
 //! Runs host programs: mkfs, fsck and their like.
 
+mod own_session;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -14,6 +16,8 @@ use crate::abi::hide_mounts;
 use crate::crash;
 use crate::error::{Context, Error, Result};
 use crate::mounts;
+
+pub use own_session::{Ended, Queries, run_to_end};
 
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 const SEARCH_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -106,11 +110,16 @@ where
 
 fn ends_within(limit: Duration, child: &Child) -> rustix::io::Result<bool> {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
-    let deadline = Instant::now() + limit;
+    let mut ended = [PollFd::new(&process, PollFlags::IN)];
+    poll_until(&mut ended, Some(Instant::now() + limit))
+}
+
+/// False: nothing happened until then.
+fn poll_until(files: &mut [PollFd<'_>], deadline: Option<Instant>) -> rustix::io::Result<bool> {
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
-        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.map(Timespec::try_from).transpose().map_err(|_| Errno::INVAL)?;
+        match poll(files, left.as_ref()) {
             Err(Errno::INTR) => {}
             ready => return Ok(ready? > 0),
         }
@@ -122,6 +131,22 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<OsStr>,
 {
+    let mut command = prepared(program, arguments);
+    command.stdin(input);
+    if INSPECTING_MOUNTS.iter().any(|name| program.ends_with(name)) {
+        let used = files_of(&command);
+        // Without the list the program runs all the same, and keeps mounts for as long as it does.
+        hide_mounts(&mut command, mounts::releasable(&used).unwrap_or_default());
+    }
+    spawn(&mut command)
+}
+
+/// With a clean environment, no input, and pipes for its output.
+fn prepared<I, S>(program: &Path, arguments: I) -> Command
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
     let mut command = command(program);
     command
         .args(arguments)
@@ -129,15 +154,10 @@ where
         .env("LC_ALL", "C")
         .env("PATH", SEARCH_PATH)
         .env("BLKID_FILE", NO_CACHE)
-        .stdin(input)
+        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    if INSPECTING_MOUNTS.iter().any(|name| program.ends_with(name)) {
-        let used = files_of(&command);
-        // Without the list the program runs all the same, and keeps mounts for as long as it does.
-        hide_mounts(&mut command, mounts::releasable(&used).unwrap_or_default());
-    }
-    spawn(&mut command)
+    command
 }
 
 /// The files that the arguments name, without links on the way to them.

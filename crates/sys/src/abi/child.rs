@@ -17,6 +17,14 @@ pub(crate) fn set_apart(command: &mut Command) {
     unsafe { command.pre_exec(leave_group) };
 }
 
+/// As [`set_apart`], and what it writes to a pipe that this process read is lost without ending it: it goes on when this
+/// process is gone.
+pub(crate) fn outlive_parent(command: &mut Command) {
+    set_apart(command);
+    // SAFETY: as in `set_apart`.
+    unsafe { command.pre_exec(|| ignore(libc::SIGPIPE)) };
+}
+
 /// What is started leads a session, ends when the thread that starts it does, and keeps nothing open but its standard
 /// streams.
 pub(crate) fn end_with_parent(command: &mut Command) {
@@ -40,17 +48,22 @@ fn depend_on(parent: rustix::process::Pid) -> io::Result<()> {
 
 fn leave_group() -> io::Result<()> {
     for signal in SENT_TO_ALL {
-        // SAFETY: no handler is set; "ignored" also survives exec, so there is no moment in which
-        // the signal would kill.
-        if unsafe { libc::signal(signal, libc::SIG_IGN) } == libc::SIG_ERR {
-            return Err(io::Error::last_os_error());
-        }
+        ignore(signal)?;
     }
     // SAFETY: takes nothing and changes only this process, which leads no group yet.
     if unsafe { libc::setsid() } == -1 {
         return Err(io::Error::last_os_error());
     }
     mark_inherited();
+    Ok(())
+}
+
+fn ignore(signal: libc::c_int) -> io::Result<()> {
+    // SAFETY: no handler is set; "ignored" also survives exec, so there is no moment in which
+    // the signal would kill.
+    if unsafe { libc::signal(signal, libc::SIG_IGN) } == libc::SIG_ERR {
+        return Err(io::Error::last_os_error());
+    }
     Ok(())
 }
 
