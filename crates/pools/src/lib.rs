@@ -9,6 +9,9 @@ mod capture_progress;
 pub mod fuzzing;
 pub mod image;
 mod in_use;
+/// Not complete: no configuration leads to it, and only its tests build it.
+#[cfg(test)]
+mod lvm;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
 mod poison;

@@ -1,0 +1,47 @@
+use super::*;
+
+fn pool() -> PoolId {
+    "01234567".parse().unwrap()
+}
+
+#[test]
+fn names_of_groups_leave_room_for_those_of_volumes() {
+    let longest = "g".repeat(81);
+    assert_eq!(longest.parse::<GroupName>().unwrap().as_str(), longest);
+    assert!("g".repeat(82).parse::<GroupName>().is_err());
+    // A hyphen counts twice.
+    assert!(format!("a-{}", "g".repeat(78)).parse::<GroupName>().is_ok());
+    assert!(format!("a-{}", "g".repeat(79)).parse::<GroupName>().is_err());
+    for name in ["", "-a", ".", "..", "a/b", "a b", "a@b", "é"] {
+        assert!(name.parse::<GroupName>().is_err(), "{name}");
+    }
+}
+
+#[test]
+fn only_names_with_the_id_of_the_pool_are_its_objects() {
+    let digest = "0123456789abcdef0123456789abcdef";
+    let of = |name: &str| ObjectId::of_lv(&pool(), name);
+    assert!(matches!(of(&format!("v-01234567-{digest}")), Some(ObjectId::Volume(_))));
+    assert!(matches!(of(&format!("s-01234567-{digest}")), Some(ObjectId::Snapshot(_))));
+    for name in ["root", "v-01234567", "pool_tmeta"] {
+        assert_eq!(of(name), None, "{name}");
+    }
+    for foreign in ["v-76543210-", "g-01234567-", "gs-01234567-"] {
+        assert_eq!(of(&format!("{foreign}{digest}")), None, "{foreign}");
+    }
+}
+
+#[test]
+fn tags_of_others_are_not_ours_and_later_ones_are_refused() {
+    assert_eq!(own_tag("orlop1:whole"), Some(Ok(OwnTag::Word("whole"))));
+    assert_eq!(own_tag(&pool_tag(&pool())), Some(Ok(OwnTag::Pool("01234567"))));
+    let piece = own_tag("orlop1:record:0/1:ab:x=a:b");
+    assert_eq!(piece, Some(Ok(OwnTag::Piece { key: "record", piece: "0/1:ab:x=a:b" })));
+    for foreign in
+        ["orlop", "orlop:whole", "orlopx:whole", "Orlop1:whole", "backup", "xorlop1:draft"]
+    {
+        assert_eq!(own_tag(foreign), None, "{foreign}");
+    }
+    let later = own_tag("orlop2:whole").unwrap().unwrap_err();
+    assert!(later.contains("format 2"), "{later}");
+}

@@ -1,0 +1,195 @@
+//! Volume groups of real LVM on loop devices, for tests; gone with the test.
+//!
+//! Where the kernel has no device mapper, LVM still keeps the books: it makes logical volumes, and activates none. Tests
+//! that need devices run in the guest of tests/guest, and return at once elsewhere.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
+use orlop_sys::tool;
+use tempfile::TempDir;
+
+use super::commands::Lvm;
+
+pub(super) const MIB: u64 = 1 << 20;
+/// Of the volume groups here.
+pub(super) const EXTENT: u64 = 4 * MIB;
+const LABEL: &str = "orlop-test-lvm";
+/// Far more than lvm takes, also where the processor is emulated.
+pub(super) const LIMIT: Duration = Duration::from_secs(300);
+
+pub(super) struct Testbed {
+    pub(super) group: String,
+    disks: Vec<Disk>,
+    has_device_mapper: bool,
+    /// The last field: the disks are in it.
+    directory: TempDir,
+}
+
+impl Testbed {
+    /// `None`, with a line that says why, where there is no LVM or this run opted out of tests that need root.
+    pub(super) fn new(disks: usize) -> Option<Self> {
+        root_or_opted_out()?;
+        let Some(_) = tool::find("lvm") else {
+            return skipped("LVM is not installed");
+        };
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let directory = tempfile::Builder::new().prefix("orlop-lvm-").tempdir().unwrap();
+        let mut testbed = Self {
+            group: format!("orlop-t{number}-{}", std::process::id()),
+            disks: Vec::new(),
+            has_device_mapper: has_device_mapper(),
+            directory,
+        };
+        for number in 0..disks {
+            let image = testbed.directory.path().join(format!("disk{number}"));
+            File::create_new(&image).unwrap().set_len(256 * MIB).unwrap();
+            testbed.disks.push(Disk::attach(&image));
+        }
+        let mut create = vec![testbed.group.clone()];
+        create.extend(testbed.disks.iter().map(|disk| disk.path().display().to_string()));
+        testbed.run("vgcreate", &create);
+        Some(testbed)
+    }
+
+    /// As [`Self::new`], where logical volumes become devices.
+    pub(super) fn with_devices(disks: usize) -> Option<Self> {
+        match has_device_mapper() {
+            true => Self::new(disks),
+            false => skipped("this kernel has no device mapper; `tests/guest/run` has one"),
+        }
+    }
+
+    /// lvm.conf's, so that no other disk of this machine is looked at, and no file of its LVM written.
+    pub(super) fn settings(&self) -> String {
+        let accepted = |disk: &Disk| format!("\"a|^{}$|\",", disk.path().display());
+        let accepted: String = self.disks.iter().map(accepted).collect();
+        let activation = u8::from(self.has_device_mapper);
+        let locks = self.directory.path().join("locks");
+        format!(
+            "devices{{use_devicesfile=0 obtain_device_list_from_udev=0 filter=[{accepted}\"r|.*|\"]}} \
+             global{{activation={activation} locking_dir=\"{}\"}} \
+             activation{{udev_sync=0 udev_rules=0 monitoring=0}} backup{{backup=0 archive=0}}",
+            locks.display()
+        )
+    }
+
+    pub(super) fn lvm(&self) -> Lvm {
+        Lvm::new(self.group.parse().unwrap(), &self.settings(), LIMIT)
+    }
+
+    /// Where lvm has a lock while it changes the volume group.
+    pub(super) fn lock_file(&self) -> PathBuf {
+        self.directory.path().join("locks").join(format!("V_{}", self.group))
+    }
+
+    /// As an operator, and successfully.
+    pub(super) fn run<S: AsRef<str>>(&self, command: &str, arguments: &[S]) {
+        self.lvm().change(|| format!("run {command}"), command, arguments).unwrap();
+    }
+
+    /// With all that it can hold.
+    pub(super) fn create_thin_pool(&self, name: &str, size: u64) {
+        let size = format!("{size}b");
+        let create = ["--type", "thin-pool", "--size", &size, "--name", name, &self.group];
+        self.run("lvcreate", &create);
+    }
+
+    /// A logical volume that is not activated.
+    pub(super) fn create_lv(&self, name: &str, extents: u32, tags: &[String]) {
+        let extents = extents.to_string();
+        let create = ["-an", "-Wn", "-Zn", "--extents", &extents, "--name", name];
+        let mut create: Vec<&str> = create.to_vec();
+        for tag in tags {
+            create.extend(["--addtag", tag]);
+        }
+        create.push(&self.group);
+        self.run("lvcreate", &create);
+    }
+
+    /// As if it were pulled out.
+    pub(super) fn pull_disk(&mut self) -> PathBuf {
+        self.disks.pop().unwrap().image.clone()
+    }
+
+    /// Of the first disk, to be plugged in as another.
+    pub(super) fn copy_disk(&self) -> PathBuf {
+        let image = &self.disks[0].image;
+        let copy = image.with_extension("copy");
+        std::fs::copy(image, &copy).unwrap();
+        copy
+    }
+
+    pub(super) fn plug_in(&mut self, image: &Path) {
+        self.disks.push(Disk::attach(image));
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        if !self.has_device_mapper {
+            return;
+        }
+        let remove = ["--force", "--force", &self.group];
+        let removed = self.lvm().change(|| "clean up".to_owned(), "vgremove", &remove);
+        if !std::thread::panicking() {
+            removed.unwrap();
+        }
+    }
+}
+
+/// `None` where the run opted out of tests that need root.
+fn root_or_opted_out() -> Option<()> {
+    if rustix::process::geteuid().is_root() {
+        return Some(());
+    }
+    let opted_out = std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1");
+    assert!(opted_out, "needs root; ORLOP_TEST_SKIP_ROOT=1 skips it");
+    None
+}
+
+fn skipped<T>(why: &str) -> Option<T> {
+    // libtest cannot skip a test that runs; it shows this with --show-output.
+    println!("skipped: {why}");
+    None
+}
+
+fn has_device_mapper() -> bool {
+    File::open("/dev/mapper/control").is_ok()
+}
+
+struct Disk {
+    image: PathBuf,
+    device: LoopDevice,
+}
+
+impl Disk {
+    fn attach(image: &Path) -> Self {
+        let size = image.metadata().unwrap().len();
+        let options = AttachOptions { label: LABEL, read_only: false, size };
+        let device = loopdev::attach(image, &options).unwrap();
+        Self { image: image.to_owned(), device }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.device.path()
+    }
+}
+
+impl Drop for Disk {
+    /// Waits for others that look at all devices for a moment.
+    fn drop(&mut self) {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while let Err(error) = loopdev::ensure_detached(&self.device, LABEL) {
+            if Instant::now() > deadline {
+                assert!(std::thread::panicking(), "{error}");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
