@@ -1,12 +1,19 @@
 //! Volumes as logical volumes of LVM: thin ones in a thin pool, thick ones beside it.
 //!
+//! `layout.rs` shows what is where. A volume and its record are born together: the record is in the tags of the logical
+//! volume, which LVM changes in one commit of the volume group's metadata. `lv_state.rs` has the life of one.
+//!
 //! All is done by the command `lvm` (`commands.rs`), whose reports are parsed in `report.rs` and whose complaints become
-//! errors in `failure.rs`.
+//! errors in `failure.rs`. Records are JSON in the characters that a tag may have (`tag_text.rs`), in numbered pieces
+//! with a checksum (`record_tags.rs`); docs/decisions/0063 has the reasons.
 
 mod commands;
 mod failure;
 mod layout;
+mod lv_state;
+mod record_tags;
 mod report;
+mod tag_text;
 #[cfg(test)]
 #[cfg(test)]
 mod testbed;

@@ -1,4 +1,4 @@
-//! What is where in a volume group.
+//! What is where in a volume group; docs/decisions/0063 has the reasons.
 //!
 //! ```text
 //! THIN-POOL                      the thin pool that the operator named; among its tags
@@ -23,6 +23,8 @@ const ANY_PREFIX: &str = "orlop";
 /// That this version writes.
 const FORMAT: &str = "1";
 const POOL: &str = "pool";
+/// The key of the record of the logical volume that has the tag.
+pub(super) const RECORD: &str = "record";
 
 /// Without the NUL at the end (`DM_NAME_LEN`).
 const LONGEST_DEVICE_NAME: usize = 127;
@@ -156,6 +158,10 @@ pub(super) fn word_tag(word: &str) -> String {
 
 pub(super) fn pool_tag(id: &PoolId) -> String {
     word_tag(&format!("{POOL}:{id}"))
+}
+
+pub(super) fn piece_tag(key: &str, piece: &str) -> String {
+    word_tag(&format!("{key}:{piece}"))
 }
 
 #[cfg(test)]
