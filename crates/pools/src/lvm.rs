@@ -6,16 +6,20 @@
 //! All is done by the command `lvm` (`commands.rs`), whose reports are parsed in `report.rs` and whose complaints become
 //! errors in `failure.rs`. Records are JSON in the characters that a tag may have (`tag_text.rs`), in numbered pieces
 //! with a checksum (`record_tags.rs`); docs/decisions/0063 has the reasons.
+//!
+//! The pool is made of components that own their state, each built on those before it (`open.rs`): `objects.rs` (logical
+//! volumes and their records), `pool_records.rs` (groups), `catalogue.rs`.
 
+mod catalogue;
 mod commands;
 mod failure;
 mod layout;
 mod lv_state;
+mod objects;
+mod open;
+mod pool_records;
 mod record_tags;
 mod report;
 mod tag_text;
-#[cfg(test)]
-#[cfg(test)]
 mod testbed;
-#[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use orlop_model::{Error, PoolId, Result, SnapshotId, VolumeId};
+use orlop_model::{Error, PoolId, Result};
 
 /// Tags of any format begin so, with its number.
 const ANY_PREFIX: &str = "orlop";
@@ -89,30 +89,6 @@ const fn escaped_length(name: &str) -> usize {
         index += 1;
     }
     length
-}
-
-/// What is made in the volume group under its own id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ObjectId {
-    Volume(VolumeId),
-    Snapshot(SnapshotId),
-}
-
-impl ObjectId {
-    /// `None`: a logical volume of this name is none of this pool.
-    pub(super) fn of_lv(pool: &PoolId, name: &str) -> Option<Self> {
-        let volume = || name.parse().ok().map(Self::Volume);
-        let snapshot = || name.parse().ok().map(Self::Snapshot);
-        let id = volume().or_else(snapshot)?;
-        (id.pool() == pool).then_some(id)
-    }
-
-    fn pool(&self) -> &PoolId {
-        match self {
-            Self::Volume(id) => id.pool(),
-            Self::Snapshot(id) => id.pool(),
-        }
-    }
 }
 
 /// A tag of ours, after the prefix.

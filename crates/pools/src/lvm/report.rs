@@ -18,7 +18,7 @@ const FIELDS: [(&str, &str); 5] = [
          lv_kernel_major,lv_kernel_minor,lv_health_status,lv_metadata_size,data_percent,\
          metadata_percent",
     ),
-    ("seg", "lv_name,segtype,thin_id,chunk_size"),
+    ("seg", "lv_name,segtype,thin_id,chunk_size,zero"),
     // LVM leaves no part out. Of these there may be many for each volume, so the less the better.
     ("pv", "pv_name"),
     ("pvseg", "pvseg_start"),
@@ -200,6 +200,14 @@ pub(super) struct Segment {
     /// Of a thin pool, else 0.
     #[serde(rename = "chunk_size", deserialize_with = "number")]
     pub(super) chunk: u64,
+    zero: String,
+}
+
+impl Segment {
+    /// Of a thin pool: is a chunk zeroed before a volume gets it, so that no volume shows what another has written?
+    pub(super) fn zeroes_chunks(&self) -> bool {
+        self.zero == "zero"
+    }
 }
 
 /// A part of a whole, in hundredths of a percent: LVM reports no more.

@@ -3,11 +3,17 @@
 //! Where the kernel has no device mapper, LVM still keeps the books: it makes logical volumes, and activates none. Tests
 //! that need devices run in the guest of tests/guest, and return at once elsewhere.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use orlop_model::{
+    AccessMode, AccessType, CapabilitySet, Consistency, FormatState, GroupSnapshotId,
+    GroupSnapshotRecord, IoLimits, NameDigest, PoolId, SnapshotId, SnapshotRecord, Timestamp,
+    VolumeCapability, VolumeId, VolumeParameters, VolumeRecord,
+};
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::tool;
 use tempfile::TempDir;
@@ -191,5 +197,68 @@ impl Drop for Disk {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+pub(super) fn pool_id() -> PoolId {
+    "01234567".parse().unwrap()
+}
+
+pub(super) fn volume_id(name: &str) -> VolumeId {
+    VolumeId::new(pool_id(), NameDigest::of_text(name))
+}
+
+pub(super) fn volume(name: &str) -> VolumeRecord {
+    let capability =
+        VolumeCapability { access: AccessType::Block, mode: AccessMode::SingleNodeWriter };
+    VolumeRecord {
+        version: 1,
+        id: volume_id(name),
+        name: name.parse().unwrap(),
+        capacity_bytes: EXTENT,
+        capabilities: CapabilitySet::new(vec![capability]).unwrap(),
+        parameters: VolumeParameters::default(),
+        limits: IoLimits::default(),
+        source: None,
+        format: FormatState::Raw,
+        growing: false,
+        ephemeral: false,
+        never_published: false,
+        created: Timestamp { seconds: 1, nanos: 2 },
+        published: BTreeMap::new(),
+    }
+}
+
+/// With a record that takes several tags.
+pub(super) fn volume_with_long_record(name: &str) -> VolumeRecord {
+    let mkfs_options = vec!["-L".to_owned(), "é".repeat(700)];
+    let parameters = VolumeParameters { mkfs_options, ..VolumeParameters::default() };
+    VolumeRecord { parameters, ..volume(name) }
+}
+
+pub(super) fn snapshot(name: &str, group: Option<&GroupSnapshotId>) -> SnapshotRecord {
+    let source = volume("source");
+    SnapshotRecord {
+        version: 1,
+        id: SnapshotId::new(pool_id(), NameDigest::of_text(name)),
+        name: name.parse().unwrap(),
+        source: source.id,
+        size_bytes: source.capacity_bytes,
+        format: source.format,
+        capabilities: source.capabilities,
+        created: source.created,
+        group: group.cloned(),
+        consistency: Consistency::Crash,
+    }
+}
+
+pub(super) fn group_snapshot(name: &str, members: &[SnapshotRecord]) -> GroupSnapshotRecord {
+    GroupSnapshotRecord {
+        version: 1,
+        id: GroupSnapshotId::new(pool_id(), NameDigest::of_text(name)),
+        name: name.parse().unwrap(),
+        members: members.iter().map(|member| member.id.clone()).collect(),
+        created: Timestamp { seconds: 3, nanos: 4 },
+        pools: BTreeSet::new(),
     }
 }

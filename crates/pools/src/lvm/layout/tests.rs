@@ -18,20 +18,6 @@ fn names_of_groups_leave_room_for_those_of_volumes() {
 }
 
 #[test]
-fn only_names_with_the_id_of_the_pool_are_its_objects() {
-    let digest = "0123456789abcdef0123456789abcdef";
-    let of = |name: &str| ObjectId::of_lv(&pool(), name);
-    assert!(matches!(of(&format!("v-01234567-{digest}")), Some(ObjectId::Volume(_))));
-    assert!(matches!(of(&format!("s-01234567-{digest}")), Some(ObjectId::Snapshot(_))));
-    for name in ["root", "v-01234567", "pool_tmeta"] {
-        assert_eq!(of(name), None, "{name}");
-    }
-    for foreign in ["v-76543210-", "g-01234567-", "gs-01234567-"] {
-        assert_eq!(of(&format!("{foreign}{digest}")), None, "{foreign}");
-    }
-}
-
-#[test]
 fn tags_of_others_are_not_ours_and_later_ones_are_refused() {
     assert_eq!(own_tag("orlop1:whole"), Some(Ok(OwnTag::Word("whole"))));
     assert_eq!(own_tag(&pool_tag(&pool())), Some(Ok(OwnTag::Pool("01234567"))));

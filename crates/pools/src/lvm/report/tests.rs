@@ -13,27 +13,34 @@ const REPORT: &str = r#"
       "lv_device_open":"unknown", "lv_kernel_major":"-1", "lv_kernel_minor":"-1", "lv_health_status":"",
       "lv_metadata_size":"", "data_percent":"", "metadata_percent":""}],
   "pvseg": [{"pvseg_start":"0"}],
-  "seg": [{"lv_name":"plain", "segtype":"linear", "thin_id":"", "chunk_size":"0"}]
+  "seg": [{"lv_name":"plain", "segtype":"linear", "thin_id":"", "chunk_size":"0", "zero":"unknown"}]
 }]}"#;
 
-/// The same of a thin pool, from tests/guest.
+/// The same of a thin pool, in the guest of tests/guest.
 const THIN: &str = r#"
 {"report": [{
-  "vg": [{"vg_name":"vg-t", "vg_uuid":"UQEMOH-YOBm-yYXF-iAO3-BIRj-Ci3d-2BfGgl", "vg_seqno":"7",
-    "vg_extent_size":"4194304", "vg_size":"260046848", "vg_free":"117440512", "vg_mda_size":"1044480",
+  "vg": [{"vg_name":"vg-t", "vg_uuid":"vEEPhG-alea-nGzP-eD7g-o7sU-QC1P-Dgr18x", "vg_seqno":"21",
+    "vg_extent_size":"4194304", "vg_size":"34355544064", "vg_free":"34078720000", "vg_mda_size":"1044480",
     "vg_mda_free":"519168", "vg_missing_pv_count":"0", "vg_exported":""}],
+  "pv": [{"pv_name":"/dev/vda"}],
   "lv": [
-    {"lv_name":"tp", "lv_uuid":"cCzxYp-X4pr-dZ7I-ZkOK-8q6C-OSpU-MAvF1G", "lv_size":"67108864",
-      "lv_tags":"orlop1:pool:01234567", "lv_layout":"thin,pool", "pool_lv":"", "lv_permissions":"writeable",
-      "lv_active":"active", "lv_device_open":"", "lv_kernel_major":"252", "lv_kernel_minor":"2",
-      "lv_health_status":"", "lv_metadata_size":"4194304", "data_percent":"12.50", "metadata_percent":"10.84"},
-    {"lv_name":"v-1", "lv_uuid":"VMDUGe-Qhhi-ml7E-mdFg-ZcNI-kCQM-Lp1gP3", "lv_size":"1073741824",
-      "lv_tags":"backup,orlop1:draft", "lv_layout":"thin,sparse", "pool_lv":"tp", "lv_permissions":"read-only",
-      "lv_active":"active", "lv_device_open":"open", "lv_kernel_major":"252", "lv_kernel_minor":"4",
-      "lv_health_status":"", "lv_metadata_size":"", "data_percent":"0.78", "metadata_percent":""}],
+    {"lv_name":"s-ro", "lv_uuid":"6jYLGR-2g2W-OmeZ-vlBm-BzO1-BAEC-UoJLDn", "lv_size":"1073741824",
+      "lv_tags":"orlop1:draft", "lv_layout":"thin,sparse", "pool_lv":"tp", "lv_permissions":"read-only",
+      "lv_active":"", "lv_device_open":"unknown", "lv_kernel_major":"-1", "lv_kernel_minor":"-1",
+      "lv_health_status":"", "lv_metadata_size":"", "data_percent":"", "metadata_percent":""},
+    {"lv_name":"tp", "lv_uuid":"dQ31yE-qmQr-WMZn-ctmC-9pP6-vYz9-pHGiRL", "lv_size":"268435456", "lv_tags":"x,y",
+      "lv_layout":"thin,pool", "pool_lv":"", "lv_permissions":"writeable", "lv_active":"active",
+      "lv_device_open":"open", "lv_kernel_major":"253", "lv_kernel_minor":"2", "lv_health_status":"out_of_data",
+      "lv_metadata_size":"4194304", "data_percent":"12.94", "metadata_percent":"11.43"},
+    {"lv_name":"v1", "lv_uuid":"wH8Yoh-77GG-LIgp-1Ylj-70KB-E6Lm-L6JQ4o", "lv_size":"2147483648",
+      "lv_tags":"orlop1:whole", "lv_layout":"thin,sparse", "pool_lv":"tp", "lv_permissions":"writeable",
+      "lv_active":"active", "lv_device_open":"open", "lv_kernel_major":"253", "lv_kernel_minor":"4",
+      "lv_health_status":"", "lv_metadata_size":"", "data_percent":"1.61", "metadata_percent":""}],
+  "pvseg": [{"pvseg_start":"0"}, {"pvseg_start":"1"}, {"pvseg_start":"65"}, {"pvseg_start":"66"}],
   "seg": [
-    {"lv_name":"tp", "segtype":"thin-pool", "thin_id":"", "chunk_size":"65536"},
-    {"lv_name":"v-1", "segtype":"thin", "thin_id":"1", "chunk_size":"0"}]
+    {"lv_name":"s-ro", "segtype":"thin", "thin_id":"3", "chunk_size":"0", "zero":"unknown"},
+    {"lv_name":"tp", "segtype":"thin-pool", "thin_id":"", "chunk_size":"65536", "zero":"zero"},
+    {"lv_name":"v1", "segtype":"thin", "thin_id":"1", "chunk_size":"0", "zero":"unknown"}]
 }]}"#;
 
 #[test]
@@ -51,14 +58,21 @@ fn volumes_without_devices_are_read() {
 fn thin_pool_and_volumes_in_it_are_read() {
     let report = GroupReport::parse(THIN.as_bytes()).unwrap();
     let pool = report.lv("tp").unwrap();
-    assert_eq!((pool.kind(), pool.device()), (LvKind::ThinPool, Some((252, 2))));
-    assert_eq!(pool.metadata_size, Some(4 << 20));
-    assert_eq!(pool.data_used.map(|used| used.of(pool.size)), Some(8 << 20));
-    let volume = report.lv("v-1").unwrap();
+    assert_eq!((pool.kind(), pool.device()), (LvKind::ThinPool, Some((253, 2))));
+    assert_eq!((pool.metadata_size, pool.health.as_str()), (Some(4 << 20), "out_of_data"));
+    assert_eq!(pool.tags, ["x", "y"]);
+    // 12.94 % of 4096 chunks are 530.02.
+    assert_eq!(pool.data_used.map(|used| used.of(pool.size).div_ceil(65536)), Some(531));
+    let volume = report.lv("v1").unwrap();
     assert_eq!((volume.kind(), volume.thin_pool.as_str()), (LvKind::Thin, "tp"));
-    assert!(volume.is_active() && volume.is_open() && volume.is_read_only());
-    assert_eq!(volume.tags, ["backup", "orlop1:draft"]);
-    assert_eq!((report.segments[0].chunk, report.segments[1].thin_id), (65536, Some(1)));
+    assert!(volume.is_active() && volume.is_open() && !volume.is_read_only());
+    let snapshot = report.lv("s-ro").unwrap();
+    assert!(snapshot.is_read_only() && !snapshot.is_active() && snapshot.device().is_none());
+    let [of_snapshot, of_pool, of_volume] = report.segments.as_slice() else {
+        panic!("{:?}", report.segments)
+    };
+    assert_eq!((of_snapshot.thin_id, of_volume.thin_id), (Some(3), Some(1)));
+    assert_eq!((of_pool.chunk, of_pool.zeroes_chunks()), (65536, true));
 }
 
 #[test]

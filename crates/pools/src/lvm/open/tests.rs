@@ -1,0 +1,58 @@
+//! On thin pools of real LVM.
+
+use orlop_model::Catalogue;
+
+use super::*;
+use crate::lvm::testbed::{MIB, Testbed};
+
+fn config(bed: &Testbed, create: bool) -> LvmPoolConfig {
+    LvmPoolConfig {
+        name: "test".to_owned(),
+        group: bed.group.clone(),
+        thin_pool: "tp".to_owned(),
+        create,
+        settings: bed.settings(),
+    }
+}
+
+fn refusal(bed: &Testbed, create: bool) -> String {
+    OpenedGroup::open(&config(bed, create)).unwrap_err().to_string()
+}
+
+#[test]
+fn thin_pool_becomes_a_pool_once_and_keeps_its_id() {
+    let Some(bed) = Testbed::with_devices(1) else { return };
+    assert!(refusal(&bed, true).contains("has no thin pool tp"));
+    bed.create_thin_pool("tp", 64 * MIB);
+    assert!(refusal(&bed, false).contains("does not allow a new one"));
+    let opened = OpenedGroup::open(&config(&bed, true)).unwrap();
+    assert_eq!(OpenedGroup::open(&config(&bed, false)).unwrap().id, opened.id);
+    assert_eq!(opened.catalogue.volumes(None, 0).unwrap(), []);
+
+    let lv = opened.lvm.group().lv(&"tp");
+    bed.run("lvchange", &["--addtag", "orlop1:pool:89abcdef", &lv]);
+    assert!(refusal(&bed, true).contains("remove the wrong tag"));
+    bed.run("lvchange", &["--deltag", "orlop1:pool:89abcdef", &lv]);
+
+    // The header is lost while there are volumes.
+    let volume = format!("v-{}-0123456789abcdef0123456789abcdef", opened.id);
+    let create = ["-an", "--virtualsize", "64m", "--thinpool", "tp", "--name", &volume];
+    let create = [&create[..], &["--addtag", "orlop1:whole", &bed.group]].concat();
+    bed.run("lvcreate", &create);
+    let header = pool_tag(&opened.id);
+    bed.run("lvchange", &["--deltag", &header, &lv]);
+    assert!(refusal(&bed, true).contains(&format!("--addtag {header} {lv}")));
+    bed.run("lvchange", &["--addtag", &header, &lv]);
+    OpenedGroup::open(&config(&bed, false)).unwrap();
+}
+
+#[test]
+fn thin_pool_that_does_not_zero_is_refused() {
+    let Some(bed) = Testbed::with_devices(1) else { return };
+    bed.create_thin_pool("tp", 64 * MIB);
+    let lv = bed.lvm().group().lv(&"tp");
+    bed.run("lvchange", &["--zero", "n", &lv]);
+    assert!(refusal(&bed, true).contains("--zero y"));
+    bed.run("lvchange", &["--zero", "y", &lv]);
+    OpenedGroup::open(&config(&bed, true)).unwrap();
+}
