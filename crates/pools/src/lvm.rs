@@ -8,10 +8,12 @@
 //! with a checksum (`record_tags.rs`); docs/decisions/0063 has the reasons.
 //!
 //! The pool is made of components that own their state, each built on those before it (`open.rs`): `objects.rs` (logical
-//! volumes and their records), `pool_records.rs` (groups), `catalogue.rs`.
+//! volumes and their records), `pool_records.rs` (groups), `catalogue.rs`, `devices.rs`.
 
 mod catalogue;
 mod commands;
+mod device_mapper;
+mod devices;
 mod failure;
 mod layout;
 mod lv_state;

@@ -14,6 +14,7 @@
 //! A piece is `KEY:INDEX/COUNT:CHECKSUM:TEXT`. What has no tag of ours is not ours, whatever its name.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use orlop_model::{Error, PoolId, Result};
@@ -44,6 +45,16 @@ impl GroupName {
     /// As lvm takes it, and reports it.
     pub(super) fn lv(&self, name: &impl fmt::Display) -> String {
         format!("{}/{name}", self.0)
+    }
+
+    /// As device-mapper knows it.
+    pub(super) fn device_name(&self, lv: &str) -> String {
+        format!("{}-{}", self.0.replace('-', "--"), lv.replace('-', "--"))
+    }
+
+    /// There while it is active.
+    pub(super) fn device_path(&self, lv: &str) -> PathBuf {
+        Path::new("/dev/mapper").join(self.device_name(lv))
     }
 }
 

@@ -8,6 +8,7 @@ use orlop_sys::rand::random_bytes;
 
 use super::catalogue::LvmCatalogue;
 use super::commands::Lvm;
+use super::devices::{LinearDevices, resume_suspended};
 use super::layout::{GroupName, OwnTag, own_tag, pool_tag};
 use super::report::{GroupReport, Lv, LvKind};
 
@@ -32,6 +33,7 @@ pub(super) struct OpenedGroup {
     pub(super) id: PoolId,
     pub(super) lvm: Arc<Lvm>,
     pub(super) catalogue: Arc<LvmCatalogue>,
+    pub(super) devices: Arc<LinearDevices>,
 }
 
 impl OpenedGroup {
@@ -43,8 +45,11 @@ impl OpenedGroup {
         let thin_pool = thin_pool(config, &report)?;
         let id = read_or_write_header(config, &lvm, &report, thin_pool)?;
         let catalogue = Arc::new(LvmCatalogue::load(&lvm, &id, &report, thin_pool));
+        // First: writers wait for it.
+        resume_suspended(&id)?;
         catalogue.remove_unfinished();
-        Ok(Self { id, lvm, catalogue })
+        let devices = LinearDevices::new(&lvm, &catalogue);
+        Ok(Self { id, lvm, catalogue, devices })
     }
 }
 

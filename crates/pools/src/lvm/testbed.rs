@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use orlop_sys::tool;
 use tempfile::TempDir;
 
 use super::commands::Lvm;
+use super::open::LvmPoolConfig;
 
 pub(super) const MIB: u64 = 1 << 20;
 /// Of the volume groups here.
@@ -86,6 +88,17 @@ impl Testbed {
 
     pub(super) fn lvm(&self) -> Lvm {
         Lvm::new(self.group.parse().unwrap(), &self.settings(), LIMIT)
+    }
+
+    /// Of a pool in the thin pool `tp`.
+    pub(super) fn config(&self, create: bool) -> LvmPoolConfig {
+        LvmPoolConfig {
+            name: "test".to_owned(),
+            group: self.group.clone(),
+            thin_pool: "tp".to_owned(),
+            create,
+            settings: self.settings(),
+        }
     }
 
     /// Where lvm has a lock while it changes the volume group.
@@ -164,8 +177,17 @@ fn skipped<T>(why: &str) -> Option<T> {
     None
 }
 
+/// The guest has to have one: there these tests would prove nothing without it.
 fn has_device_mapper() -> bool {
-    File::open("/dev/mapper/control").is_ok()
+    static FOUND: LazyLock<bool> = LazyLock::new(|| {
+        // Where it cannot be loaded, it is built in or not there.
+        let _ = tool::run("modprobe", ["--quiet", "dm_mod"]);
+        let found = File::open("/dev/mapper/control").is_ok();
+        let is_guest = std::env::var_os("ORLOP_TEST_DISK").is_some();
+        assert!(found || !is_guest, "no device mapper in the guest");
+        found
+    });
+    *FOUND
 }
 
 struct Disk {

@@ -18,6 +18,13 @@ fn names_of_groups_leave_room_for_those_of_volumes() {
 }
 
 #[test]
+fn devices_have_names_in_which_hyphens_are_doubled() {
+    let group: GroupName = "vg-0".parse().unwrap();
+    assert_eq!(group.lv(&"v-1"), "vg-0/v-1");
+    assert_eq!(group.device_path("v-1-2").to_str(), Some("/dev/mapper/vg--0-v--1--2"));
+}
+
+#[test]
 fn tags_of_others_are_not_ours_and_later_ones_are_refused() {
     assert_eq!(own_tag("orlop1:whole"), Some(Ok(OwnTag::Word("whole"))));
     assert_eq!(own_tag(&pool_tag(&pool())), Some(Ok(OwnTag::Pool("01234567"))));

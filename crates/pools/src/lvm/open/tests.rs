@@ -5,18 +5,8 @@ use orlop_model::Catalogue;
 use super::*;
 use crate::lvm::testbed::{MIB, Testbed};
 
-fn config(bed: &Testbed, create: bool) -> LvmPoolConfig {
-    LvmPoolConfig {
-        name: "test".to_owned(),
-        group: bed.group.clone(),
-        thin_pool: "tp".to_owned(),
-        create,
-        settings: bed.settings(),
-    }
-}
-
 fn refusal(bed: &Testbed, create: bool) -> String {
-    OpenedGroup::open(&config(bed, create)).unwrap_err().to_string()
+    OpenedGroup::open(&bed.config(create)).unwrap_err().to_string()
 }
 
 #[test]
@@ -25,8 +15,8 @@ fn thin_pool_becomes_a_pool_once_and_keeps_its_id() {
     assert!(refusal(&bed, true).contains("has no thin pool tp"));
     bed.create_thin_pool("tp", 64 * MIB);
     assert!(refusal(&bed, false).contains("does not allow a new one"));
-    let opened = OpenedGroup::open(&config(&bed, true)).unwrap();
-    assert_eq!(OpenedGroup::open(&config(&bed, false)).unwrap().id, opened.id);
+    let opened = OpenedGroup::open(&bed.config(true)).unwrap();
+    assert_eq!(OpenedGroup::open(&bed.config(false)).unwrap().id, opened.id);
     assert_eq!(opened.catalogue.volumes(None, 0).unwrap(), []);
 
     let lv = opened.lvm.group().lv(&"tp");
@@ -43,7 +33,7 @@ fn thin_pool_becomes_a_pool_once_and_keeps_its_id() {
     bed.run("lvchange", &["--deltag", &header, &lv]);
     assert!(refusal(&bed, true).contains(&format!("--addtag {header} {lv}")));
     bed.run("lvchange", &["--addtag", &header, &lv]);
-    OpenedGroup::open(&config(&bed, false)).unwrap();
+    OpenedGroup::open(&bed.config(false)).unwrap();
 }
 
 #[test]
@@ -54,5 +44,5 @@ fn thin_pool_that_does_not_zero_is_refused() {
     bed.run("lvchange", &["--zero", "n", &lv]);
     assert!(refusal(&bed, true).contains("--zero y"));
     bed.run("lvchange", &["--zero", "y", &lv]);
-    OpenedGroup::open(&config(&bed, true)).unwrap();
+    OpenedGroup::open(&bed.config(true)).unwrap();
 }
