@@ -210,9 +210,12 @@ impl Plugin {
     pub(crate) fn failure(&self, doing: &dyn Display, status: &Status) -> Failure {
         match is_lost(status) {
             true => Failure::failed(format!(
-                "cannot {doing}: the connection to {} was lost; whether it was done is not known: run the \
-                 same command again",
-                self.socket.display()
+                "cannot {doing}: the connection to {} was lost; {}run the same command again",
+                self.socket.display(),
+                match only_reads(&doing.to_string()) {
+                    true => "",
+                    false => "whether it was done is not known: ",
+                }
             )),
             // Also the status that the gRPC library makes up after a timeout.
             false if is_out_of_time(status) => self.timed_out(doing),
@@ -238,6 +241,11 @@ impl Plugin {
             status.message()
         ))
     }
+}
+
+/// By the verb that each call is described with.
+fn only_reads(doing: &str) -> bool {
+    ["ask ", "list ", "read ", "show "].iter().any(|verb| doing.starts_with(verb))
 }
 
 /// A daemon that is still reading its pools has done nothing of the call.

@@ -114,6 +114,8 @@ async fn changed_blocks_are_ranges_a_sum_and_a_bar() {
     assert_eq!(written["ranges"], serde_json::json!([range(0, MIB), range(32 * MIB, 2 * MIB)]));
     let bar = at.ok(&["snapshot", "allocated", "b", "--bar", "--width", "8"]);
     assert_eq!(bar, "[░···▒···]\nwritten: 3.0 MiB of 64.0 MiB, in 2 ranges\n");
+    let why = at.fails(3, &["snapshot", "diff", "b", "a"]);
+    assert!(why.contains("swap the two snapshots: `orlop snapshot diff a b`"), "{why}");
     let same = at.ok(&["snapshot", "diff", "b", "b"]);
     assert_eq!(same, "changed: 0 bytes of 64.0 MiB, in 0 ranges\n");
     at.ok(&["volume", "delete", "raw", "--yes"]);

@@ -45,3 +45,12 @@ async fn a_daemon_that_is_starting_is_waited_for() {
     let (made, answer) = calls(Duration::from_secs(60), &stopping).await;
     assert!(made == 1 && answer.is_err(), "{made} calls: {answer:?}");
 }
+
+#[tokio::test]
+async fn a_lost_connection_leaves_no_doubt_about_a_list() {
+    let lost = Status::from_error("the other end is gone".into());
+    let said = |doing: &str| plugin(Duration::ZERO).failure(&doing, &lost).to_string();
+    let (list, delete) = (said("list volumes"), said("delete volume v-1"));
+    assert!(list.contains("was lost; run the same command again"), "{list}");
+    assert!(delete.contains("whether it was done is not known"), "{delete}");
+}

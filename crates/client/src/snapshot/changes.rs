@@ -92,13 +92,14 @@ pub(super) async fn diff(session: &Session, arguments: &DiffArguments) -> Result
     let send = |channel, request| async move {
         SnapshotMetadataClient::new(channel).get_metadata_delta(request).await
     };
-    let mut stream =
-        plugin.ask(&doing, request, send).await.map_err(explain_unimplemented)?.into_inner();
+    let explain = |failure: Failure| explain_order(explain_unimplemented(failure), arguments);
+    let mut stream = plugin.ask(&doing, request, send).await.map_err(explain)?.into_inner();
     let next = async || {
         let part = stream.message().await?;
         Ok(part.map(|it| Part { capacity: it.volume_capacity_bytes, blocks: it.block_metadata }))
     };
-    let (volume_bytes, found) = read_ranges(session, &doing, next).await?;
+    let found = read_ranges(session, &doing, next).await;
+    let (volume_bytes, found) = found.map_err(|failure| explain_order(failure, arguments))?;
     let changes = changes(Some(base), target, volume_bytes, found);
     show(session, &arguments.form, &changes, "changed")
 }
@@ -125,6 +126,17 @@ pub(super) async fn allocated(session: &Session, arguments: &AllocatedArguments)
     let (volume_bytes, found) = read_ranges(session, &doing, next).await?;
     let changes = changes(None, snapshot, volume_bytes, found);
     show(session, &arguments.form, &changes, "written")
+}
+
+/// The plugin names a field of its protocol.
+fn explain_order(failure: Failure, arguments: &DiffArguments) -> Failure {
+    match failure.to_string().contains("base_snapshot_id: is later") {
+        true => failure.with_hint(&format!(
+            "swap the two snapshots: `orlop snapshot diff {} {}`",
+            arguments.target, arguments.base
+        )),
+        false => failure,
+    }
 }
 
 fn explain_unimplemented(failure: Failure) -> Failure {
