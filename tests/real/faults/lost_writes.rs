@@ -123,8 +123,8 @@ async fn lost_writes_are_seen_without_calls() {
     let pool = TestPool::new(PoolFs::Xfs, 512 * MIB);
     let daemon = overcommitted(&pool).start().await;
     let client = daemon.client();
-    let create = client.create("volume").size(VOLUME).capability(mount("ext4"));
-    let node = client.on_node(&create.done().await, mount("ext4"));
+    let create = client.create("volume").size(VOLUME).capability(block());
+    let node = client.on_node(&create.done().await, block());
     node.up().await;
     let hog = take_most(&pool);
     write_without_sync(&node.data_path());
