@@ -49,3 +49,9 @@ fn flush(path: &Path) {
 fn run(program: &str, words: &[&str]) {
     tool::run(program, words).unwrap();
 }
+
+/// Runs the commands that a message has between quotes for saving what is only on a device, word for word.
+fn run_quoted(message: &str) {
+    let commands = message.split('\'').find(|part| part.contains("dd if="));
+    run("sh", &["-c", commands.unwrap_or_else(|| panic!("no commands: {message}"))]);
+}

@@ -5,9 +5,11 @@
 //! the node record and the kernel, and to undo it changes nothing in the pool. So a call undoes what the record
 //! names, and what it does not name is left alone: it may be another daemon's.
 
+use std::path::{Path, PathBuf};
+
 use orlop_model::{
     DeviceAccess, DeviceMount, Error, IoLimits, NameDigest, NodeRecord, Publication, Reason,
-    Result, Stage, TargetPath, UnservedDevice, VolumeId,
+    Result, Stage, TargetPath, UnservedDevice, VolumeId, only_copy,
 };
 
 use crate::engine::Engine;
@@ -209,7 +211,8 @@ impl Engine {
             }
         }
         if let Some(lost) = devices.iter().find(|unserved| unserved.is_only_copy) {
-            return Err(only_copy(id, lost));
+            let mounts = self.mounts_of_all(&devices)?;
+            return Err(has_only_copy(id, lost, mounts.into_iter().map(|it| it.mount_point)));
         }
         if self.is_mounted_of(&devices, &stage.path)? {
             self.check_written_back(id)?;
@@ -250,11 +253,20 @@ fn inline_unserved(text: &str, error: Error) -> Error {
     Error::unreachable(format!("unpublish inline volume {text}"), reason)
 }
 
-fn only_copy(id: &VolumeId, lost: &UnservedDevice) -> Error {
-    let device = lost.device.path.display();
+fn has_only_copy(
+    id: &VolumeId,
+    lost: &UnservedDevice,
+    mounted_at: impl Iterator<Item = PathBuf>,
+) -> Error {
+    let device = &lost.device.path;
+    let steps = only_copy::in_order([
+        only_copy::unmount_command(&mounted_at.collect::<Vec<_>>()),
+        Some(only_copy::copy_commands(device, Path::new("FILE"))),
+    ]);
+    let device = device.display();
     Error::precondition(format!(
         "cannot detach {device} of volume {id}: the file behind it was removed, and what the workload \
-         wrote is on {device} alone; copy it with 'dd if={device} of=FILE bs=1M conv=sparse', or give it \
-         up with 'losetup --detach {device}', and try again"
+         wrote is on {device} alone; stop the workload and save the data with '{steps}', with the path of \
+         a new file for FILE; then, or to give it up, run 'losetup --detach {device}', and try again"
     ))
 }

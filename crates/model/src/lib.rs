@@ -15,6 +15,7 @@ pub mod health_reason;
 pub mod host;
 pub mod id;
 pub mod name;
+pub mod only_copy;
 pub mod parameters;
 pub mod path;
 pub mod pool;

@@ -28,6 +28,7 @@ mod open;
 pub(crate) mod pool_header;
 mod provisioner;
 mod quarantine;
+mod removed;
 mod rights;
 mod subvolume_snapshot;
 #[cfg(test)]

@@ -51,6 +51,16 @@ pub fn all_mounts() -> Result<Vec<MountEntry>> {
     Ok(mountinfo::parse(&bytes))
 }
 
+/// Where these devices are mounted, and their nodes bound: what is listed last comes first, as it is unmounted.
+pub fn points_of(devices: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let numbers: Vec<_> = devices.iter().filter_map(|path| block_device_at(path)).collect();
+    let shows = |entry: &MountEntry| {
+        numbers.iter().any(|number| entry.is_of_device(*number, Path::new("/")))
+    };
+    let all = all_mounts()?.into_iter().rev();
+    Ok(all.filter(shows).map(|entry| entry.mount_point).collect())
+}
+
 /// The mount that one meets at `path`, if `path` is a mount point: the topmost of a stack.
 pub fn mount_at(path: &Path) -> Result<Option<MountEntry>> {
     match ResolvedPath::of("look for a mount at", path) {

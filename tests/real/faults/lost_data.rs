@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use orlop_sys::{mounts, tool};
 use orlop_tests::*;
 
-use super::flush;
+use super::{flush, run_quoted};
 
 const VOLUME: u64 = 64 * MIB;
 const DATA: u64 = 4 * MIB;
@@ -43,7 +43,7 @@ fn give_up(device: &Path, capability: &v1::VolumeCapability) {
 fn refused_for(answer: Answer<()>, device: &Path) {
     let refused = expect_code(answer, Code::FailedPrecondition);
     let (text, device) = (refused.message(), device.display());
-    assert!(text.contains(&format!("'dd if={device} ")), "{text}");
+    assert!(text.contains(&format!("dd if={device} ")), "{text}");
     assert!(text.contains(&format!("'losetup --detach {device}'")), "{text}");
 }
 
@@ -51,7 +51,8 @@ fn refused_for(answer: Answer<()>, device: &Path) {
 fn assert_advised(condition: &v1::VolumeCondition, device: &Path) {
     let (text, device) = (&condition.message, device.display());
     assert!(condition.abnormal, "{text}");
-    assert!(text.contains("dd, then") && text.contains(&format!("--detach {device}")), "{text}");
+    assert!(text.contains(&format!("only on {device}; stop the workload")), "{text}");
+    assert!(text.ends_with("as orlop doctor says"), "{text}");
 }
 
 async fn check_condition(client: &Client, node: &OnNode, device: &Path) {
@@ -90,15 +91,56 @@ async fn removed_data_is_kept_until_it_was_copied(fs: PoolFs) {
             check_condition(&client, &node, &device).await;
         }
 
-        let (from, to) = (format!("if={}", device.display()), format!("of={}", data.display()));
-        tool::run("dd", [from.as_str(), &to, "bs=1M", "conv=sparse"]).unwrap();
-        refused_for(node.unstage().await, &device);
-        give_up(&device, &capability);
+        // Not yet on the device.
+        if !capability.is_block() {
+            std::fs::write(node.staging.join("late"), Pattern::new(3).bytes(0, 1 << 20)).unwrap();
+        }
+        let advice = expect_code(node.unstage().await, Code::FailedPrecondition);
+        run_quoted(advice.message());
         node.unstage().await.unwrap();
-        assert!(!client.condition(&node.id).await.unwrap().abnormal);
+        check_saved(&client, &node).await;
+        client.delete(&node.id).await.unwrap();
+    }
+}
+
+/// What was written first, and what was written last.
+async fn check_saved(client: &Client, node: &OnNode) {
+    assert!(!client.condition(&node.id).await.unwrap().abnormal);
+    node.up().await;
+    Pattern::new(1).check(&node.data_path(), DATA);
+    if node.target.is_dir() {
+        let late = std::fs::read(node.target.join("late")).unwrap();
+        assert!(late == Pattern::new(3).bytes(0, 1 << 20), "what was written last is lost");
+    }
+    node.down().await;
+}
+
+/// While a workload has it: what that has written last is in no file but in memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_saves_removed_data_word_for_word() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    for capability in [block(), mount("ext4"), mount("xfs")] {
+        let create = client.create("advised").size(512 * MIB).capability(capability.clone());
+        let node = client.on_node(&create.done().await, capability.clone());
         node.up().await;
-        Pattern::new(1).check(&node.data_path(), DATA);
+        Pattern::new(1).write(&node.data_path(), DATA);
+        let reader = node.target.with_extension("reader");
+        node.publish_at(&reader, true).await.unwrap();
+        std::fs::remove_file(pool.volume_data(&node.id)).unwrap();
+        if !capability.is_block() {
+            std::fs::write(node.target.join("late"), Pattern::new(3).bytes(0, 1 << 20)).unwrap();
+        }
+        let found = daemon.launch().run(&["doctor"]);
+        assert_eq!(found.status.code(), Some(1), "{found:?}");
+        let advice = found.stdout.lines().find(|line| line.starts_with("data-missing")).unwrap();
+        run_quoted(advice);
+        node.unpublish_at(&reader).await.unwrap();
         node.down().await;
+        check_saved(&client, &node).await;
+        assert_eq!(daemon.launch().run(&["doctor"]).status.code(), Some(0));
         client.delete(&node.id).await.unwrap();
     }
 }

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use orlop_sys::{loopdev, mounts, tool};
 use orlop_tests::*;
 
-use super::{complaint, flush};
+use super::{complaint, flush, run_quoted};
 
 const VOLUME: u64 = 64 * MIB;
 const DATA: u64 = 4 * MIB;
+
+const CLEAN_RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/clean-run");
 
 struct Fixture {
     pool: TestPool,
@@ -71,6 +73,10 @@ impl Fixture {
         self.check_found();
         let device = self.device.display();
         assert!(ended.output.contains(&format!("dd if={device} ")), "{ended:?}");
+        // Nor does --check promise what a start refuses.
+        let checked = self.daemon.launch().run(&["serve", "--check"]);
+        assert_ne!(checked.status.code(), Some(0), "{checked:?}");
+        assert!(checked.stderr.contains(&format!("dd if={device} ")), "{checked:?}");
         assert!(!ended.output.contains("unmount it"), "{ended:?}");
         assert_eq!(self.daemon.devices_and_mounts(), before);
     }
@@ -124,6 +130,67 @@ async fn removed_pool_image_outlives_a_stop() {
     fixture.node.down().await;
     fixture.daemon.terminate();
     assert_eq!(fixture.daemon.leaks(), [""; 0]);
+}
+
+/// With volumes in use: what their workloads wrote last is in no file but in memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn removed_pool_image_is_saved_word_for_word() {
+    needs_root!();
+    for is_header_gone in [false, true] {
+        let mut fixture = Fixture::new().await;
+        fixture.node.up().await;
+        let client = fixture.daemon.client();
+        let raw = client.create("raw").size(VOLUME).block().done().await;
+        let raw = client.on_node(&raw, block());
+        raw.up().await;
+        Pattern::new(2).write(&raw.data_path(), DATA);
+        fs::remove_file(fixture.image()).unwrap();
+        let late = Pattern::new(3).bytes(0, 1 << 20);
+        fs::write(fixture.node.target.join("late"), &late).unwrap();
+        fixture.daemon.terminate();
+        if is_header_gone {
+            // As 'rm -rf --one-file-system' leaves the pool: the mount point is busy.
+            let pool = fixture.pool.path.to_str().unwrap();
+            let only_mnt = [
+                "find",
+                pool,
+                "-xdev",
+                "-depth",
+                "-mindepth",
+                "1",
+                "-not",
+                "-name",
+                "mnt",
+                "-delete",
+            ];
+            super::run("env", &only_mnt);
+        }
+        fixture.check_refused();
+        if is_header_gone {
+            let home = format!("ORLOP_TEST_HOME={}", fixture.pool.scratch().path().display());
+            let cleaned = tool::run("env", [home.as_str(), CLEAN_RUN]).unwrap_err();
+            let give_up = format!("'losetup --detach {}'", fixture.device.display());
+            assert!(cleaned.to_string().contains(&give_up), "{cleaned}");
+        }
+        let doctor = fixture.daemon.launch().run(&["doctor"]);
+        let advice = doctor.stdout.lines().find(|line| line.starts_with("image-lost")).unwrap();
+        run_quoted(advice);
+        fixture.daemon.restart().await;
+        for node in [&fixture.node, &raw] {
+            node.unpublish().await.unwrap();
+            node.unstage().await.unwrap();
+            node.up().await;
+        }
+        Pattern::new(1).check(&fixture.node.data_path(), DATA);
+        Pattern::new(2).check(&raw.data_path(), DATA);
+        let found = fs::read(fixture.node.target.join("late")).unwrap();
+        assert!(found == late, "what was written last is lost");
+        for node in [&fixture.node, &raw] {
+            node.down().await;
+        }
+        fixture.daemon.terminate();
+        assert_eq!(fixture.daemon.leaks(), [""; 0]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -138,12 +138,19 @@ impl PoolExamination {
                 format!("{at} holds volumes but no orlop.pool, so no daemon starts on it"),
                 "restore that file: it has the pool id, which is part of the id of each volume",
             ),
-            Ok(None) => Finding::by_hand(
-                "no-pool",
-                subject,
-                format!("there is no pool at {at}"),
-                advice_without_pool(config),
-            ),
+            Ok(None) => match ImagePool::findings_of_removed(&config.path) {
+                Ok(findings) if findings.is_empty() => Finding::by_hand(
+                    "no-pool",
+                    subject,
+                    format!("there is no pool at {at}"),
+                    advice_without_pool(config),
+                ),
+                Ok(findings) => return Self { findings, ..Self::default() },
+                Err(error) => {
+                    let not_examined = Some(format!("{subject}: {error}"));
+                    return Self { not_examined, ..Self::default() };
+                }
+            },
             Err(error @ Error::Damaged { .. }) => {
                 let of_image = ImagePool::finding_of_image(&config.path).ok().flatten();
                 of_image.unwrap_or_else(|| {

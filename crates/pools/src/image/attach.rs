@@ -28,7 +28,7 @@ use crate::poison::lock;
 
 mod backing_files;
 pub(super) mod foreign;
-mod lost_data;
+pub(super) mod lost_data;
 mod other_files;
 
 pub(super) use lost_data::is_removed;

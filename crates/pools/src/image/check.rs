@@ -12,7 +12,8 @@ use super::ImagePool;
 use super::failure::cannot;
 use super::making::check_can_make;
 use super::open::{ImagePoolConfig, check_kind, check_not_missing, none_there};
-use super::pool_header::PoolHeader;
+use super::pool_header::{Kind, PoolHeader};
+use super::{managed, removed};
 
 /// What a start would do with a pool that it does not refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +38,15 @@ impl ImagePool {
             Ok(_) | Err(_) => {}
         }
         let start = match PoolHeader::read(&config.path)? {
-            Some((_, kind)) => check_kind(config, kind).map(|()| Start::Open),
+            Some((id, kind)) => {
+                check_kind(config, kind)?;
+                if kind == Kind::Managed {
+                    managed::check_not_lost(&config.path, &id)?;
+                }
+                Ok(Start::Open)
+            }
             None => {
+                removed::check_nothing_left(config)?;
                 check_not_missing(config)?;
                 match config.create {
                     false => Err(none_there(config)),

@@ -28,7 +28,7 @@ pub(super) use image_devices::foreign_devices;
 
 mod lost_image;
 
-pub(super) use lost_image::finding as finding_of_image;
+pub(super) use lost_image::{check_not_lost, finding as finding_of_image, steps_to_save};
 
 pub(super) const IMAGE: &str = "pool.xfs";
 const MOUNT_POINT: &str = "mnt";
@@ -95,7 +95,7 @@ fn format_image(path: &Path, bytes: u64) -> Result<()> {
 impl Managed {
     /// Attaches and mounts the image as far as it is not, and lets it grow to `bytes`.
     pub(super) fn open(root: &Path, pool: &PoolId, bytes: Option<u64>) -> Result<Self> {
-        lost_image::check_not_lost(root, pool)?;
+        check_not_lost(root, pool)?;
         let image = image_in(root);
         let opening = || format!("open the pool's image {}", image.display());
         let label = label_of(pool);
@@ -322,8 +322,15 @@ fn ensure_thawed(mount_point: &Path) -> Result<()> {
     Ok(())
 }
 
+const LABEL: &str = "orlop-pool-";
+
 fn label_of(pool: &PoolId) -> String {
-    format!("orlop-pool-{pool}")
+    format!("{LABEL}{pool}")
+}
+
+/// The pool that a device with this label is of, as its image.
+pub(super) fn pool_of_label(label: &str) -> Option<PoolId> {
+    label.strip_prefix(LABEL)?.parse().ok()
 }
 
 pub(super) fn has_all_blocks(image: &Path) -> Result<bool> {

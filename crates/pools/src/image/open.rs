@@ -18,7 +18,7 @@ use super::making::make;
 use super::managed::{Managed, image_in};
 use super::pool_header::{Kind, PoolHeader};
 use super::provisioner::{is_thick, remove_orphaned_members};
-use super::rights;
+use super::{removed, rights};
 
 /// What the operator says about a pool.
 #[derive(Debug, Clone)]
@@ -133,6 +133,7 @@ fn take_or_make(config: &ImagePoolConfig) -> Result<(PoolHeader, bool)> {
     let (header, is_new) = match PoolHeader::try_take(&config.path)? {
         Some(header) => (header, false),
         None => {
+            removed::check_nothing_left(config)?;
             check_not_missing(config)?;
             if !config.create {
                 return Err(none_there(config));

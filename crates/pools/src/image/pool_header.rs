@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use orlop_model::{Error, PoolId, Reason, Result};
+use orlop_model::{Error, PoolId, Reason, Result, only_copy};
 use orlop_sys::file::{self, LockAttempt, LockOwner, Presence, RenameOutcome};
 use orlop_sys::rand::random_bytes;
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,13 @@ pub(crate) struct ImageHeader {
     format: u32,
     id: PoolId,
     kind: Kind,
+}
+
+/// Writes the header of a managed pool again, for a person to run.
+pub(super) fn command_to_write(root: &Path, id: &PoolId) -> String {
+    let path = only_copy::shell_word(&root.join(NAME));
+    let text = format!("{{\"format\":{FORMAT},\"id\":\"{id}\",\"kind\":\"managed\"}}");
+    format!("printf %s {} > {path}", only_copy::shell_word(Path::new(&text)))
 }
 
 /// All that is certain about a header of any version.

@@ -6,10 +6,12 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::TryLockError;
 
-use orlop_model::{DeviceAccess, Error, HealthReason, Problem, Result, VolumeId};
+use orlop_model::{DeviceAccess, Error, HealthReason, Problem, Result, VolumeId, only_copy};
 use orlop_sys::loopdev::{self, LoopDevice, LoopStatus};
+use orlop_sys::mounts;
 
 use super::{LoopDevices, Slots, label_of};
 
@@ -36,7 +38,7 @@ impl LoopDevices {
         let keeps_it = |kept: LoopStatus| file_of(&kept) == file_of(&lost) && !kept.detaching;
         match self.on_lost_file(id, other, slots).is_some_and(keeps_it) {
             true => Ok(()),
-            false => Err(only_copy(id, &lost.device)),
+            false => Err(self.only_copy(id, &lost, slots)),
         }
     }
 
@@ -44,7 +46,7 @@ impl LoopDevices {
     pub(super) fn check_none_is_only_copy(&self, id: &VolumeId, slots: &Slots) -> Result<()> {
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
             match self.on_lost_file(id, access, slots) {
-                Some(lost) if !lost.detaching => return Err(only_copy(id, &lost.device)),
+                Some(lost) if !lost.detaching => return Err(self.only_copy(id, &lost, slots)),
                 Some(_) | None => {}
             }
         }
@@ -59,6 +61,21 @@ impl LoopDevices {
             None => Ok(()),
             Some(lost) => Err(self.not_shown(id, &lost.device)),
         }
+    }
+
+    fn only_copy(&self, id: &VolumeId, lost: &LoopStatus, slots: &Slots) -> Error {
+        let accesses = [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly].into_iter();
+        let on_it = accesses.filter_map(|access| own_status(id, access, slots));
+        let on_it = on_it.filter(|status| file_of(status) == file_of(lost));
+        let devices: Vec<PathBuf> = on_it.map(|status| status.device.path()).collect();
+        let device = lost.device.path();
+        let device = device.display();
+        Error::precondition(format!(
+            "cannot detach {device} of volume {id}: its data was removed from the pool or replaced there, \
+             and what the workload wrote is on {device} alone; move the file back, or stop the workload and \
+             save the data with {}, or give it up with 'losetup --detach {device}', and try again",
+            steps_to_save(&devices, &self.data_of(id))
+        ))
     }
 
     pub(super) fn not_shown(&self, id: &VolumeId, device: &LoopDevice) -> Error {
@@ -90,8 +107,8 @@ impl LoopDevices {
         };
         // A condition's message has at most 128 bytes.
         let text = format!(
-            "its data is lost from the pool and only on {device}: copy it with dd, then run losetup \
-             --detach {device}"
+            "its data is lost from the pool and only on {device}; stop the workload, and save it as \
+             orlop doctor says"
         );
         Some(Problem::new(reason, text))
     }
@@ -154,15 +171,26 @@ fn file_of(status: &LoopStatus) -> (u64, u64) {
     (status.backing_device, status.backing_inode)
 }
 
-fn only_copy(id: &VolumeId, device: &LoopDevice) -> Error {
-    let device = device.path();
-    let device = device.display();
-    Error::precondition(format!(
-        "cannot detach {device} of volume {id}: its data was removed from the pool or replaced there, \
-         and what the workload wrote is on {device} alone; copy it with 'dd if={device} of=FILE bs=1M \
-         conv=sparse' or move the file back, or give it up with 'losetup --detach {device}', and try \
-         again"
-    ))
+/// Where the volume's data lies is where the copy goes. What took its place is kept: only a person knows which of the two
+/// is wanted.
+pub(in crate::image) fn steps_to_save(devices: &[PathBuf], data: &Path) -> String {
+    let points = mounts::points_of(devices).unwrap_or_default();
+    let device = devices.first().cloned().unwrap_or_default();
+    let saved = only_copy::saved(data);
+    let unmount = only_copy::unmount_command(&points);
+    let copy = Some(only_copy::copy_commands(&device, &saved));
+    let detach = only_copy::detach_command(devices);
+    if data.symlink_metadata().is_err() {
+        let rename = Some(only_copy::rename_command(&saved, data));
+        return format!("'{}'", only_copy::in_order([unmount, copy, rename, detach]));
+    }
+    format!(
+        "'{}'; put {} in the place of {} unless that is what you want, and then run '{}'",
+        only_copy::in_order([unmount, copy]),
+        saved.display(),
+        data.display(),
+        only_copy::in_order([detach])
+    )
 }
 
 #[cfg(test)]

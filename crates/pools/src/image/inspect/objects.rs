@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use orlop_model::{BehindDevice, Finding, LabelledDevice, NodeId, Result, VolumeRecord};
 use orlop_sys::file::{self, FileAccess};
 use rustix::io::Errno;
 
+use super::super::attach::lost_data::steps_to_save;
 use super::super::catalogue::StoredRecord;
 use super::super::failure::cannot;
 use super::super::layout::ObjectDir;
@@ -99,12 +100,15 @@ impl InspectedPool {
     fn found_without_record(&mut self, subject: String, home: &ObjectDir) {
         let problem = "there is data without a record, so it takes space and no call can reach it";
         let path = home.directory().to_owned();
-        match self.device_on(home) {
+        match self.devices_on(home).first() {
             Some(device) => self.found(Finding::by_hand(
                 "data-without-record",
                 subject,
                 problem,
-                format!("{device} is still attached to it; unmount and detach that first"),
+                format!(
+                    "{} is still attached to it; unmount and detach that first",
+                    device.display()
+                ),
             )),
             None => {
                 self.found_astray("data-without-record", subject, problem.to_owned(), path);
@@ -112,11 +116,18 @@ impl InspectedPool {
         }
     }
 
-    /// Also one elsewhere: the data may have been moved there.
-    fn device_on(&self, home: &ObjectDir) -> Option<String> {
+    /// Also those elsewhere: the data may have been moved there. The one that is written to comes first.
+    fn devices_on(&self, home: &ObjectDir) -> Vec<PathBuf> {
         let name = name_of(home.directory());
-        let device = self.devices.iter().find(|device| device.volume.to_string() == name)?;
-        Some(device.device.path.display().to_string())
+        let is_its = |device: &&LabelledDevice| device.volume.to_string() == name;
+        let mut found: Vec<&LabelledDevice> = self.devices.iter().filter(is_its).collect();
+        found.sort_by_key(|device| device.label != name);
+        // Another daemon may serve a copy of the pool, and use the volume there.
+        match found.iter().any(|device| device.behind != BehindDevice::Elsewhere) {
+            true => found.retain(|device| device.behind != BehindDevice::Elsewhere),
+            false => found.truncate(1),
+        }
+        found.into_iter().map(|device| device.device.path.clone()).collect()
     }
 
     fn inspect_data<R: StoredRecord>(
@@ -164,14 +175,15 @@ impl InspectedPool {
     fn found_without_data(&mut self, subject: String, problem: &str, home: &ObjectDir) {
         const CODE: &str = "data-missing";
         let problem = format!("{problem}, so it answers DATA_LOSS");
-        let Some(device) = self.device_on(home) else {
+        let devices = self.devices_on(home);
+        let Some(device) = devices.first() else {
             return self.found_astray(CODE, subject, problem, home.directory().to_owned());
         };
         let advice = format!(
-            "{device} still holds the lost file, and is not detached by any call: copy it with 'dd \
-             if={device} of={} bs=1M conv=sparse', then run 'losetup --detach {device}', and unstage and \
-             stage the volume again",
-            home.data().display()
+            "{} still holds the lost file, and is not detached by any call: stop the workload, save the data \
+             with {}, and unstage and stage the volume again",
+            device.display(),
+            steps_to_save(&devices, &home.data())
         );
         self.found(Finding::by_hand(CODE, subject, problem, advice));
     }

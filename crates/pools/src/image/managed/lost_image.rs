@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use orlop_model::{Error, Finding, HealthReason, PoolId, Problem, Result};
+use orlop_model::{Error, Finding, HealthReason, PoolId, Problem, Result, only_copy};
 use orlop_sys::loopdev::{self, LoopDevice, LoopStatus};
 use orlop_sys::mounts;
 
@@ -16,7 +16,7 @@ use super::{Managed, image_in, label_of, mount_point_in};
 use crate::image::attach::is_removed;
 use crate::image::failure::cannot;
 
-/// The section of docs/operations.md with the steps after the copy.
+/// The section of docs/operations.md that explains the steps.
 const MANUAL: &str = "docs/operations.md, 'A pool image that is only on its device'";
 
 impl Managed {
@@ -95,7 +95,7 @@ fn is_of_another_file(status: &LoopStatus, image: &Path) -> bool {
 }
 
 /// Before the image is opened, whether or not there is a file by its name.
-pub(super) fn check_not_lost(root: &Path, pool: &PoolId) -> Result<()> {
+pub(in crate::image) fn check_not_lost(root: &Path, pool: &PoolId) -> Result<()> {
     let image = image_in(root);
     let damaged = |reason: String| Error::damaged(format!("pool {pool}"), reason);
     if let Some(device) = lost_devices(root, pool)?.first() {
@@ -154,20 +154,60 @@ fn file_of(device: &LoopDevice) -> Option<PathBuf> {
     loopdev::backing(device).ok().flatten().map(|there| there.file)
 }
 
-/// What has happened, and how the data is saved. Never to unmount or detach before it was copied.
+/// What has happened, and how the data is saved. Never to unmount the last, or to detach, before it was copied.
 fn only_on(device: &LoopDevice, image: &Path) -> String {
     let moved = file_of(device).filter(|_| !is_removed(device));
     let back = moved
         .filter(|_| !image.exists())
         .map(|file| format!("move {} back, or ", file.display()))
         .unwrap_or_default();
-    let mounted = mount_point_in(image.parent().unwrap_or(image));
-    let (path, image, mounted) = (device.path(), image.display(), mounted.display());
-    let device = path.display();
+    let steps = steps_to_save(device, image, None);
+    let device = device.path();
     format!(
-        "its image {image} was removed or replaced while {device} was attached to it, and its volumes \
-         are on {device} alone; {back}copy it while no volume is written to, with 'sync -f {mounted}; dd \
-         if={device} of={image}.saved bs=1M iflag=direct conv=sparse', and go on as in {MANUAL}"
+        "its image {} was removed or replaced while {} was attached to it, and its volumes are on it \
+         alone; {back}stop the workloads and the daemon, and save it with {steps}; see {MANUAL}",
+        image.display(),
+        device.display()
+    )
+}
+
+/// The volumes in the image are unmounted first, then the image itself: only then is all on the device. `header`: a
+/// command that makes the pool's header again, where that is gone, too.
+pub(in crate::image) fn steps_to_save(
+    device: &LoopDevice,
+    image: &Path,
+    header: Option<String>,
+) -> String {
+    let root = image.parent().unwrap_or(image);
+    let around = mount_point_in(root);
+    let around = fs::canonicalize(&around).unwrap_or(around);
+    let is_inside = |there: &loopdev::BackedDevice| there.file.starts_with(&around);
+    let inside = loopdev::all_backed().unwrap_or_default().into_iter().filter(is_inside);
+    let inside: Vec<PathBuf> = inside.map(|there| there.device.path()).collect();
+    let device = device.path();
+    let points = |devices: &[PathBuf]| mounts::points_of(devices).unwrap_or_default();
+    let saved = only_copy::saved(image);
+    let own = [device.clone()];
+    let first = [
+        only_copy::unmount_command(&points(&inside)),
+        only_copy::detach_command(&inside),
+        only_copy::unmount_command(&points(&own)),
+        Some(only_copy::copy_commands(&device, &saved)),
+    ];
+    let last = only_copy::detach_command(&own);
+    if !image.exists() {
+        let renamed = Some(only_copy::rename_command(&saved, image));
+        return format!(
+            "'{}'",
+            only_copy::in_order(first.into_iter().chain([renamed, header, last]))
+        );
+    }
+    format!(
+        "'{}'; put {} in the place of {} unless that is newer, and then run '{}'",
+        only_copy::in_order(first),
+        saved.display(),
+        image.display(),
+        only_copy::in_order([last])
     )
 }
 

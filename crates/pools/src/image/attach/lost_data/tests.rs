@@ -11,7 +11,7 @@ const RO: DeviceAccess = DeviceAccess::ReadOnly;
 fn assert_only_copy(outcome: Result<()>, device: &Device) {
     let Err(Error::Precondition(text)) = outcome else { panic!("{outcome:?}") };
     let device = device.path.display();
-    assert!(text.as_str().contains(&format!("'dd if={device} ")), "{text}");
+    assert!(text.as_str().contains(&format!("dd if={device} ")), "{text}");
     assert!(text.as_str().contains(&format!("'losetup --detach {device}'")), "{text}");
 }
 

@@ -57,7 +57,7 @@ fn close_leaves_the_only_copy_of_an_image() {
                 save(&testbed, &device);
             }
             let refused = ImagePool::open(config(&testbed)).unwrap_err().to_string();
-            assert!(refused.contains(&format!("; dd if={} ", device.display())), "{refused}");
+            assert!(refused.contains(&format!("dd if={} ", device.display())), "{refused}");
             let [("image-lost", problem)] = &findings(&testbed)[..] else { panic!("not found") };
             assert!(problem.contains(device.to_str().unwrap()), "{problem}");
             assert_eq!(devices_of_pool_at(&testbed.pool_path()).len(), 1);
