@@ -35,6 +35,12 @@ enum Freshness {
     Exact,
 }
 
+/// What enlarges a pool in a directory, for messages.
+const ENLARGE_FILESYSTEM: &str = "free other space on its filesystem or enlarge that";
+/// The same for a managed pool.
+pub(super) const ENLARGE_IMAGE: &str =
+    "set a larger ORLOP_POOL_IMAGE_SIZE and restart the daemon, also while volumes are mounted";
+
 #[derive(Debug)]
 pub(super) struct ImageCapacity {
     directory: Arc<PoolDirectory>,
@@ -144,7 +150,7 @@ impl ImageCapacity {
                 self.name()
             )));
         }
-        let room = lock(&self.ledger).headroom(&space, 0, 0);
+        let room = lock(&self.ledger).headroom(&space, 0, 0).enlarged_by(self.enlarging());
         Ok(room.is_below_floor().then(|| room.below_floor(self.name())))
     }
 
@@ -156,12 +162,19 @@ impl ImageCapacity {
         }
         Err(Error::exhausted(format!(
             "cannot write to {object}: that may take {} more of pool {}, which has {} free; delete \
-             volumes or snapshots, run fstrim on mounted volumes in which files were deleted, or \
-             enlarge the pool",
+             volumes or snapshots, run fstrim on mounted volumes in which files were deleted, or {}",
             Bytes(bytes),
             self.name(),
-            Bytes(free)
+            Bytes(free),
+            self.enlarging()
         )))
+    }
+
+    fn enlarging(&self) -> &'static str {
+        match self.directory.managed() {
+            Some(_) => ENLARGE_IMAGE,
+            None => ENLARGE_FILESYSTEM,
+        }
     }
 
     pub(super) fn check_writable(&self) -> Result<()> {
@@ -193,7 +206,9 @@ impl ImageCapacity {
             }
             (Freshness::Recent, None) | (Freshness::Exact, _) => self.exactly_owned(ledger)?,
         };
-        Ok(ledger.headroom(&self.space()?, owned, self.largest_file()))
+        Ok(ledger
+            .headroom(&self.space()?, owned, self.largest_file())
+            .enlarged_by(self.enlarging()))
     }
 
     /// Orchestrators ask for health, capacity and statistics all the time, so a pool that fills up
@@ -218,8 +233,9 @@ impl ImageCapacity {
                 %floor,
                 inodes_free = space.inodes_free,
                 "the pool is below its floor: nothing is made or grown on it, and writes to its \
-                 volumes fail once it is full; free some of its space, run fstrim on mounted volumes in \
-                 which files were deleted, or give it more"
+                 volumes fail once it is full; delete volumes or snapshots, run fstrim on mounted volumes \
+                 in which files were deleted, or {}",
+                self.enlarging()
             ),
             Some(Change::Over) => {
                 tracing::info!(pool, %free, %floor, "the pool is above its floor again");

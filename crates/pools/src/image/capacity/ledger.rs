@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use orlop_model::{ALLOCATION_UNIT, Bytes, Error, PoolCapacity, PoolSpace, Provisioning, Result};
 use orlop_sys::file::Space;
 
+use super::ENLARGE_FILESYSTEM;
 use crate::image::catalogue::Account;
 
 /// A usage scan that is older is repeated.
@@ -49,6 +50,8 @@ pub(in crate::image) struct Demand {
 /// The numbers at one time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Headroom {
+    /// What enlarges the pool, for messages.
+    pub(super) enlarging: &'static str,
     pub(super) total: u64,
     pub(super) free: u64,
     pub(super) floor: u64,
@@ -62,6 +65,10 @@ pub(super) struct Headroom {
 }
 
 impl Headroom {
+    pub(super) fn enlarged_by(self, enlarging: &'static str) -> Self {
+        Self { enlarging, ..self }
+    }
+
     pub(super) fn is_below_floor(&self) -> bool {
         self.free <= self.floor
     }
@@ -128,20 +135,22 @@ impl Headroom {
     fn lacks(&self, pool: &str, asked: u64, available: u64) -> Error {
         Error::exhausted(format!(
             "cannot reserve {} in pool {pool}: {} can be promised ({} free of {}, less the floor of {} \
-             and what is promised to volumes already); delete volumes or snapshots, enlarge the \
-             disk that the pool is on, or raise its overcommit",
+             and what is promised to volumes already); delete volumes or snapshots, {}, or raise \
+             its overcommit",
             Bytes(asked),
             Bytes(available),
             Bytes(self.free),
             Bytes(self.total),
-            Bytes(self.floor)
+            Bytes(self.floor),
+            self.enlarging
         ))
     }
 
     pub(super) fn below_floor(&self, pool: &str) -> String {
+        let enlarging = self.enlarging;
         format!(
-            "pool {pool} is below its floor: {} free of {}, floor {}; free space on its filesystem, \
-             run fstrim on mounted volumes in which files were deleted, enlarge it, or lower the floor",
+            "pool {pool} is below its floor: {} free of {}, floor {}; delete volumes or snapshots, run \
+             fstrim on mounted volumes in which files were deleted, {enlarging}, or lower the floor",
             Bytes(self.free),
             Bytes(self.total),
             Bytes(self.floor)
@@ -261,6 +270,7 @@ impl Ledger {
 
     pub(super) fn headroom_of(&self, space: &Space, owned: u128, largest_file: u64) -> Headroom {
         Headroom {
+            enlarging: ENLARGE_FILESYSTEM,
             total: space.total,
             free: space.free,
             floor: self.floor.of(space.total),

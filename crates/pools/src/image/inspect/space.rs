@@ -5,10 +5,14 @@ use std::path::Path;
 use orlop_model::{Bytes, Finding, Result};
 use orlop_sys::file::{self, Space};
 
+use super::super::capacity::ENLARGE_IMAGE;
 use super::super::failure::cannot;
 use super::super::managed::{has_all_blocks, image_in};
 use super::super::open::ImagePoolConfig;
 use super::InspectedPool;
+
+const DELETE: &str =
+    "delete volumes or snapshots, run fstrim on mounted volumes in which files were deleted";
 
 /// A volume takes three inodes. Below this share of free inodes, the pool is reported.
 const FEW_INODES_PERCENT: u64 = 1;
@@ -18,18 +22,23 @@ impl InspectedPool {
         let root = self.layout.root().to_owned();
         let space = measure(&root)?;
         let floor = config.floor.of(space.total);
-        self.inspect_filesystem(&root, &space, Some(floor));
+        let advice = match root == config.path {
+            true => format!("{DELETE}, or enlarge the filesystem"),
+            false => format!("{DELETE}, or {ENLARGE_IMAGE}"),
+        };
+        self.inspect_filesystem(&root, &space, Some(floor), &advice);
         if root != config.path {
             // As the daemon does: the free space of a sparse image has to be free on the disk around it.
             let image = image_in(&config.path);
             let sparse = !image.exists() || !has_all_blocks(&image)?;
             let around = measure(&config.path)?;
-            self.inspect_filesystem(&config.path, &around, sparse.then_some(floor));
+            let advice = format!("{DELETE}, or free other space on this filesystem or enlarge it");
+            self.inspect_filesystem(&config.path, &around, sparse.then_some(floor), &advice);
         }
         Ok(())
     }
 
-    fn inspect_filesystem(&mut self, path: &Path, space: &Space, floor: Option<u64>) {
+    fn inspect_filesystem(&mut self, path: &Path, space: &Space, floor: Option<u64>, advice: &str) {
         let subject = || format!("the filesystem of {}", path.display());
         if space.read_only {
             self.found(Finding::by_hand(
@@ -51,7 +60,7 @@ impl InspectedPool {
                     Bytes(space.total),
                     Bytes(floor)
                 ),
-                "delete volumes or snapshots, or enlarge the filesystem",
+                advice,
             ));
         }
         if has_few_inodes(space) {

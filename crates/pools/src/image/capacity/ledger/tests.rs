@@ -4,6 +4,7 @@ const MIB: u64 = 1 << 20;
 
 fn room() -> Headroom {
     Headroom {
+        enlarging: ENLARGE_FILESYSTEM,
         total: 1000 * MIB,
         free: 600 * MIB,
         floor: 100 * MIB,
@@ -88,4 +89,13 @@ fn volume_larger_than_the_pool_is_out_of_range() {
     room.largest_file = 900 * MIB;
     let too_long = room.check_ever_possible("p", &volume(901 * MIB));
     assert!(matches!(too_long, Err(Error::OutOfRange(_))));
+}
+
+/// A managed pool is not full because its disk is.
+#[test]
+fn the_advice_for_a_full_pool_is_what_enlarges_it() {
+    let full = || Headroom { free: 0, ..room() };
+    assert!(full().below_floor("p").contains(ENLARGE_FILESYSTEM));
+    let managed = full().enlarged_by(super::super::ENLARGE_IMAGE).below_floor("p");
+    assert!(managed.contains("ORLOP_POOL_IMAGE_SIZE and restart"), "{managed}");
 }
