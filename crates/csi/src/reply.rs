@@ -98,5 +98,23 @@ pub(crate) fn shortened(text: &str, longest: usize) -> String {
     format!("{}{CUT}", kept.as_str())
 }
 
+/// What is wrong with something, in at most [`LONGEST_TEXT`] bytes: without a part of an advice, for that
+/// misleads. What is left out is in the doctor's findings or in the log.
+pub(crate) fn in_brief(text: &str) -> String {
+    const MORE: &str = "; orlop doctor or the log says more";
+    if text.len() <= LONGEST_TEXT {
+        return text.to_owned();
+    }
+    let room = LONGEST_TEXT - MORE.len();
+    let ends: Vec<usize> = text.match_indices("; ").map(|(at, _)| at).collect();
+    let last_within = |limit: usize| ends.iter().rev().find(|at| **at <= limit);
+    let part = |at: &usize| text.get(..*at).unwrap_or(text);
+    match (last_within(room).map(part), last_within(LONGEST_TEXT).map(part)) {
+        (Some(begin), _) => format!("{begin}{MORE}"),
+        (None, Some(begin)) => begin.to_owned(),
+        (None, None) => format!("{}{MORE}", shortened(text, room)),
+    }
+}
+
 #[cfg(test)]
 mod tests;

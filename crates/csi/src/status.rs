@@ -5,9 +5,9 @@ use tonic::{Code, Status};
 
 use crate::reply::shortened;
 
-/// Statuses travel in HTTP headers, which peers bound; a text of this length fits whatever its
-/// characters are.
-const LONGEST_MESSAGE: usize = 1024;
+/// Statuses travel in HTTP headers, which peers bound, mostly to 8 KiB; a text of this length fits whatever its
+/// characters are. Commands that save data, with the paths of kubelet, fit too.
+const LONGEST_MESSAGE: usize = 2048;
 
 /// The message is never empty and there are no details (GEN-16, GEN-17).
 pub(crate) fn from_error(error: &Error) -> Status {

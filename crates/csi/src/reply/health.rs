@@ -2,7 +2,7 @@
 
 use orlop_model::{Problem, Severity};
 
-use super::{LONGEST_TEXT, shortened};
+use super::in_brief;
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::node_get_storage_health_response::StorageBackendHealth;
 use crate::proto::csi::v1::volume_health::VolumeHealthEntry;
@@ -13,7 +13,7 @@ pub(crate) fn volume_health(id: &str, problems: &[Problem]) -> v1::VolumeHealth 
     let entry = |problem: &Problem| VolumeHealthEntry {
         status: volume_status(problem.reason.severity()).into(),
         reason: problem.reason.as_str().to_owned(),
-        message: shortened(&problem.message, LONGEST_TEXT),
+        message: in_brief(&problem.message),
     };
     v1::VolumeHealth {
         volume_id: id.to_owned(),
@@ -26,7 +26,7 @@ pub(crate) fn storage_health(problem: &Problem) -> StorageBackendHealth {
     StorageBackendHealth {
         status: storage_status(problem.reason.severity()).into(),
         reason: problem.reason.as_str().to_owned(),
-        message: shortened(&problem.message, LONGEST_TEXT),
+        message: in_brief(&problem.message),
         volume_capability: None,
     }
 }

@@ -3,7 +3,7 @@
 use orlop_engine::request::VolumeUsage;
 use orlop_model::{Condition, Usage};
 
-use super::{LONGEST_TEXT, bytes, shortened};
+use super::{bytes, in_brief};
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::volume_usage::Unit;
 
@@ -14,10 +14,7 @@ pub(crate) fn condition(condition: &Condition) -> v1::VolumeCondition {
         ("", false) => "healthy",
         (text, _) => text,
     };
-    v1::VolumeCondition {
-        abnormal: condition.is_abnormal(),
-        message: shortened(text, LONGEST_TEXT),
-    }
+    v1::VolumeCondition { abnormal: condition.is_abnormal(), message: in_brief(text) }
 }
 
 pub(crate) fn usage(usage: VolumeUsage) -> Vec<v1::VolumeUsage> {
