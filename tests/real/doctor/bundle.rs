@@ -51,6 +51,8 @@ async fn bundle_has_what_it_promises() {
         ("versions.txt", "kernel: ".to_owned()),
         ("versions.txt", "mkfs.ext4: mke2fs ".to_owned()),
         ("log.txt", "NodePublishVolume".to_owned()),
+        // What ext4 says when the volume is mounted.
+        ("kernel-log.txt", format!("EXT4-fs ({}): mounted filesystem", loop_name(&node))),
         ("mounts.txt", node.target.to_str().unwrap().to_owned()),
         ("loop-devices.txt", format!(" {}:{} rw {pool}/volumes/{}", device.0, device.1, node.id)),
         ("pools/default/orlop.pool", "\"id\"".to_owned()),
@@ -62,6 +64,12 @@ async fn bundle_has_what_it_promises() {
         assert!(text.contains(&expected), "{name} without {expected}: {text}");
     }
     node.down().await;
+}
+
+fn loop_name(node: &OnNode) -> String {
+    let (major, minor) = device_at(node);
+    let device = fs::read_link(format!("/sys/dev/block/{major}:{minor}")).unwrap();
+    device.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -91,6 +91,7 @@ impl Bundle {
         bundle.add("findings.json", findings.json);
         bundle.add("versions.txt", versions::all());
         bundle.add_log(log);
+        bundle.add_outcome("kernel-log.txt", within_timeout(machine::kernel_log));
         let directories = machine::directories(config);
         bundle.add_outcome("mounts.txt", machine::mounts(config, &directories, &findings.run_dirs));
         bundle.add_outcome("loop-devices.txt", machine::loop_devices(config, &directories));

@@ -1,6 +1,8 @@
 //! Mounts, loop devices and log lines that concern the pools.
 
-use std::io::{Read, Seek, SeekFrom};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
@@ -9,6 +11,7 @@ use std::time::Duration;
 use orlop_sys::loopdev::{self, BackedDevice};
 use orlop_sys::mounts::{self, MountEntry};
 use orlop_sys::tool;
+use rustix::fs::OFlags;
 
 use crate::config::{Config, PoolConfig};
 use crate::reading::within_timeout;
@@ -16,6 +19,9 @@ use crate::reading::within_timeout;
 /// How much of a log is taken, from its end.
 const LOG_BYTES: u64 = 1 << 20;
 const LOG_LINES: &str = "10000";
+const KERNEL_LOG_BYTES: usize = 1 << 20;
+/// A log that grows while it is read must end all the same.
+const MAX_KERNEL_RECORDS: usize = 1 << 20;
 const JOURNAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Options without a value, which cannot be confidential.
@@ -145,6 +151,44 @@ pub(super) fn journal() -> Result<String, String> {
         Ok(Err(error)) => Err(format!("cannot read the journal: {error}; {ADVICE}")),
         Err(_) => Err(format!("the journal was not read within 30 seconds; {ADVICE}")),
     }
+}
+
+/// The end of the kernel's log, which has the errors of disks and filesystems. As the kernel has it: priority and
+/// facility, number, microseconds since its start, flags; then the text.
+pub(super) fn kernel_log() -> Result<String, String> {
+    const PATH: &str = "/dev/kmsg";
+    let reading =
+        |error: std::io::Error| format!("cannot read {PATH}: {error}; add the output of dmesg");
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut file =
+        std::fs::OpenOptions::new().read(true).custom_flags(flags).open(PATH).map_err(reading)?;
+    let mut records: VecDeque<Vec<u8>> = VecDeque::new();
+    let mut kept: usize = 0;
+    // Each read gives one record; the longest of all has 8 KiB.
+    let mut record = vec![0; 16 << 10];
+    for _ in 0..MAX_KERNEL_RECORDS {
+        match file.read(&mut record) {
+            Ok(0) => break,
+            Ok(length) => {
+                let text = record.get(..length).unwrap_or_default().to_vec();
+                kept += text.len();
+                records.push_back(text);
+            }
+            // That was the last one.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            // The kernel wrote over the next record: it goes on with the oldest that is left.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(reading(error)),
+        }
+        while kept > KERNEL_LOG_BYTES
+            && let Some(first) = records.pop_front()
+        {
+            kept -= first.len();
+        }
+    }
+    let text: Vec<u8> = records.into_iter().flatten().collect();
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Starts at a whole line.
