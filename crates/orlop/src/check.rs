@@ -47,6 +47,9 @@ pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, C
         plan.push(format!("would make the run directory {}", config.run_dir.display()));
     }
     for pool in &config.pools {
+        if let PoolConfig::Image(image) = pool {
+            ImagePool::check_left_on_devices(image)?;
+        }
         plan.extend(check_pool(&config.origin, pool)?);
         plan.extend(oversize_warning(pool).map(|warning| format!("warning: {warning}")));
     }

@@ -127,8 +127,6 @@ async fn doctor_saves_removed_data_word_for_word() {
         let node = client.on_node(&create.done().await, capability.clone());
         node.up().await;
         Pattern::new(1).write(&node.data_path(), DATA);
-        let reader = node.target.with_extension("reader");
-        node.publish_at(&reader, true).await.unwrap();
         std::fs::remove_file(pool.volume_data(&node.id)).unwrap();
         if !capability.is_block() {
             std::fs::write(node.target.join("late"), Pattern::new(3).bytes(0, 1 << 20)).unwrap();
@@ -137,7 +135,6 @@ async fn doctor_saves_removed_data_word_for_word() {
         assert_eq!(found.status.code(), Some(1), "{found:?}");
         let advice = found.stdout.lines().find(|line| line.starts_with("data-missing")).unwrap();
         run_quoted(advice);
-        node.unpublish_at(&reader).await.unwrap();
         node.down().await;
         check_saved(&client, &node).await;
         assert_eq!(daemon.launch().run(&["doctor"]).status.code(), Some(0));

@@ -38,15 +38,8 @@ impl ImagePool {
             Ok(_) | Err(_) => {}
         }
         let start = match PoolHeader::read(&config.path)? {
-            Some((id, kind)) => {
-                check_kind(config, kind)?;
-                if kind == Kind::Managed {
-                    managed::check_not_lost(&config.path, &id)?;
-                }
-                Ok(Start::Open)
-            }
+            Some((_, kind)) => check_kind(config, kind).map(|()| Start::Open),
             None => {
-                removed::check_nothing_left(config)?;
                 check_not_missing(config)?;
                 match config.create {
                     false => Err(none_there(config)),
@@ -63,6 +56,15 @@ impl ImagePool {
 }
 
 impl ImagePool {
+    /// Would [`Self::open`] refuse this because devices alone have what was in the pool? No setting is wrong then.
+    pub fn check_left_on_devices(config: &ImagePoolConfig) -> Result<()> {
+        match PoolHeader::read(&config.path)? {
+            Some((id, Kind::Managed)) => managed::check_not_lost(&config.path, &id),
+            Some((_, Kind::Plain)) => Ok(()),
+            None => removed::check_nothing_left(config),
+        }
+    }
+
     /// Why the volumes of a pool in this directory would not last, whether or not it is there yet.
     pub fn volatility_at(path: &Path) -> Option<&'static str> {
         let kind = path.ancestors().find_map(|there| file::backing_kind(there).ok())?;

@@ -26,7 +26,7 @@ fn codes(testbed: &Testbed) -> Vec<&'static str> {
 
 #[track_caller]
 fn refusal(config: &ImagePoolConfig) -> String {
-    let checked = ImagePool::check(config).unwrap_err().to_string();
+    let checked = ImagePool::check_left_on_devices(config).unwrap_err().to_string();
     let opened = ImagePool::open(config.clone()).unwrap_err();
     assert!(matches!(opened, Error::Damaged { .. }), "{opened}");
     assert_eq!(opened.to_string(), checked);
