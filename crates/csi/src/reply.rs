@@ -22,6 +22,7 @@ use crate::proto::csi::v1::volume_content_source::{SnapshotSource, Type, VolumeS
 
 /// GEN-01: response strings for which no other limit is given.
 pub(crate) const LONGEST_TEXT: usize = 128;
+const CUT: &str = "…";
 
 /// The one entry of a publish context.
 pub(crate) const READ_ONLY_KEY: &str = "readonly";
@@ -86,7 +87,6 @@ pub(crate) fn block_metadata(range: &ByteRange) -> v1::BlockMetadata {
 
 /// At most `longest` bytes, cut between characters and marked where it was cut.
 pub(crate) fn shortened(text: &str, longest: usize) -> String {
-    const CUT: &str = "…";
     if text.len() <= longest {
         return text.to_owned();
     }
@@ -98,21 +98,18 @@ pub(crate) fn shortened(text: &str, longest: usize) -> String {
     format!("{}{CUT}", kept.as_str())
 }
 
-/// What is wrong with something, in at most [`LONGEST_TEXT`] bytes: without a part of an advice, for that
-/// misleads. What is left out is in the doctor's findings or in the log.
+/// What is wrong with something, in at most [`LONGEST_TEXT`] bytes. It ends with a whole clause where it can, for a part of
+/// an advice misleads.
 pub(crate) fn in_brief(text: &str) -> String {
-    const MORE: &str = "; orlop doctor or the log says more";
     if text.len() <= LONGEST_TEXT {
         return text.to_owned();
     }
-    let room = LONGEST_TEXT - MORE.len();
-    let ends: Vec<usize> = text.match_indices("; ").map(|(at, _)| at).collect();
-    let last_within = |limit: usize| ends.iter().rev().find(|at| **at <= limit);
-    let part = |at: &usize| text.get(..*at).unwrap_or(text);
-    match (last_within(room).map(part), last_within(LONGEST_TEXT).map(part)) {
-        (Some(begin), _) => format!("{begin}{MORE}"),
-        (None, Some(begin)) => begin.to_owned(),
-        (None, None) => format!("{}{MORE}", shortened(text, room)),
+    let room = LONGEST_TEXT - CUT.len();
+    let ends = ["; ", ", "].into_iter().flat_map(|end| text.match_indices(end));
+    let last = ends.map(|(at, _)| at).filter(|at| (room / 2..=room).contains(at)).max();
+    match last.and_then(|at| text.get(..at)) {
+        Some(clauses) => format!("{clauses}{CUT}"),
+        None => shortened(text, LONGEST_TEXT),
     }
 }
 
