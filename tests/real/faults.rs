@@ -50,8 +50,18 @@ fn run(program: &str, words: &[&str]) {
     tool::run(program, words).unwrap();
 }
 
-/// Runs the commands that a message has between quotes for saving what is only on a device, word for word.
-fn run_quoted(message: &str) {
-    let commands = message.split('\'').find(|part| part.contains("dd if="));
-    run("sh", &["-c", commands.unwrap_or_else(|| panic!("no commands: {message}"))]);
+/// Runs the commands that a message has between quotes for saving what is only on a device, word for word. If one of them
+/// fails, the message is asked for again: a mount namespace with a copy of the mount, as mkfs has for a moment, may have
+/// written to the device after the unmount.
+async fn follow(advice: impl AsyncFn() -> String) {
+    for attempts_left in (0..10).rev() {
+        let message = advice().await;
+        let commands = message.split('\'').find(|part| part.contains("dd if="));
+        let commands = commands.unwrap_or_else(|| panic!("no commands: {message}"));
+        match tool::run("sh", ["-c", commands]) {
+            Ok(_) => return,
+            Err(error) => assert!(attempts_left > 0, "{commands}: {error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }

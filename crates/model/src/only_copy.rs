@@ -6,9 +6,11 @@
 
 use std::path::{Path, PathBuf};
 
-/// `umount A B`. `mounted_at`: what was mounted last comes first.
+/// `sync -f A B && umount A B`. `mounted_at`: what was mounted last comes first. An unmount writes back nothing where
+/// another mount namespace has a copy of the mount.
 pub fn unmount_command(mounted_at: &[PathBuf]) -> Option<String> {
-    on_all("umount", mounted_at)
+    let commands = ["sync -f", "umount"].map(|command| on_all(command, mounted_at));
+    (!mounted_at.is_empty()).then(|| in_order(commands))
 }
 
 pub fn detach_command(devices: &[PathBuf]) -> Option<String> {

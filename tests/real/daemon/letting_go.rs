@@ -151,7 +151,7 @@ async fn only_copy_of_lost_data_is_kept_without_its_pool() {
     start_without(&mut daemon, &client).await;
     raw.unpublish().await.unwrap();
     let kept = expect_code(raw.unstage().await, Code::FailedPrecondition);
-    assert!(kept.message().contains("alone; copy it with 'dd"), "{kept}");
+    assert!(kept.message().contains("save the data with 'dd"), "{kept}");
     assert!(is_attached(&raw.id), "the only copy is gone");
     // It is given up.
     detach_by_hand(&device_of(&raw.id));

@@ -155,7 +155,7 @@ async fn growth_without_room_is_refused_before_it_begins() {
     let hog = pool.path.join("hog");
     super::full::fill(&hog);
     let refused = expect_code(node.stage().await, Code::ResourceExhausted);
-    assert!(refused.message().contains("enlarge the pool"), "{refused}");
+    assert!(refused.message().contains("enlarge that filesystem"), "{refused}");
     assert!(!is_growing(&pool, &node));
     assert!(!needs_repair(&pool, &node));
     remove(&hog);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use orlop_sys::{mounts, tool};
 use orlop_tests::*;
 
-use super::{flush, run_quoted};
+use super::{flush, follow};
 
 const VOLUME: u64 = 64 * MIB;
 const DATA: u64 = 4 * MIB;
@@ -95,8 +95,11 @@ async fn removed_data_is_kept_until_it_was_copied(fs: PoolFs) {
         if !capability.is_block() {
             std::fs::write(node.staging.join("late"), Pattern::new(3).bytes(0, 1 << 20)).unwrap();
         }
-        let advice = expect_code(node.unstage().await, Code::FailedPrecondition);
-        run_quoted(advice.message());
+        let advice = async || {
+            let refused = expect_code(node.unstage().await, Code::FailedPrecondition);
+            refused.message().to_owned()
+        };
+        follow(advice).await;
         node.unstage().await.unwrap();
         check_saved(&client, &node).await;
         client.delete(&node.id).await.unwrap();
@@ -131,10 +134,12 @@ async fn doctor_saves_removed_data_word_for_word() {
         if !capability.is_block() {
             std::fs::write(node.target.join("late"), Pattern::new(3).bytes(0, 1 << 20)).unwrap();
         }
-        let found = daemon.launch().run(&["doctor"]);
-        assert_eq!(found.status.code(), Some(1), "{found:?}");
-        let advice = found.stdout.lines().find(|line| line.starts_with("data-missing")).unwrap();
-        run_quoted(advice);
+        let advice = async || {
+            let found = daemon.launch().run(&["doctor"]);
+            assert_eq!(found.status.code(), Some(1), "{found:?}");
+            found.stdout.lines().find(|line| line.starts_with("data-missing")).unwrap().to_owned()
+        };
+        follow(advice).await;
         node.down().await;
         check_saved(&client, &node).await;
         assert_eq!(daemon.launch().run(&["doctor"]).status.code(), Some(0));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use orlop_sys::{loopdev, mounts, tool};
 use orlop_tests::*;
 
-use super::{complaint, flush, run_quoted};
+use super::{complaint, flush, follow};
 
 const VOLUME: u64 = 64 * MIB;
 const DATA: u64 = 4 * MIB;
@@ -172,9 +172,11 @@ async fn removed_pool_image_is_saved_word_for_word() {
             let give_up = format!("'losetup --detach {}'", fixture.device.display());
             assert!(cleaned.to_string().contains(&give_up), "{cleaned}");
         }
-        let doctor = fixture.daemon.launch().run(&["doctor"]);
-        let advice = doctor.stdout.lines().find(|line| line.starts_with("image-lost")).unwrap();
-        run_quoted(advice);
+        let advice = async || {
+            let doctor = fixture.daemon.launch().run(&["doctor"]);
+            doctor.stdout.lines().find(|line| line.starts_with("image-lost")).unwrap().to_owned()
+        };
+        follow(advice).await;
         fixture.daemon.restart().await;
         for node in [&fixture.node, &raw] {
             node.unpublish().await.unwrap();

@@ -61,7 +61,7 @@ async fn refused_unstage(node: &OnNode, device: &Path) {
     node.unpublish().await.unwrap();
     let refused = expect_code(node.unstage().await, Code::FailedPrecondition);
     let text = refused.message();
-    assert!(text.contains(&format!("'dd if={} ", device.display())), "{text}");
+    assert!(text.contains(&format!("dd if={} ", device.display())), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

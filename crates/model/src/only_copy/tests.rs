@@ -12,7 +12,7 @@ fn nothing_is_detached_before_it_was_compared() {
     ]);
     assert_eq!(
         text,
-        "umount /pods/a\\ b /staging && dd if=/dev/loop7 of=/pool/data.saved bs=1M iflag=direct \
+        "sync -f /pods/a\\ b /staging && umount /pods/a\\ b /staging && dd if=/dev/loop7 of=/pool/data.saved bs=1M iflag=direct \
          conv=sparse,fsync && cmp /dev/loop7 /pool/data.saved && mv /pool/data.saved /pool/data && \
          losetup --detach /dev/loop7"
     );
