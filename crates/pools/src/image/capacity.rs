@@ -36,7 +36,7 @@ enum Freshness {
 }
 
 /// What enlarges a pool in a directory, for messages.
-const ENLARGE_FILESYSTEM: &str = "free other space on its filesystem or enlarge that";
+const ENLARGE_FILESYSTEM: &str = "free other space on its filesystem, or enlarge that filesystem";
 /// The same for a managed pool.
 pub(super) const ENLARGE_IMAGE: &str =
     "set a larger ORLOP_POOL_IMAGE_SIZE and restart the daemon, also while volumes are mounted";

@@ -58,10 +58,11 @@ impl ImagePool {
 impl ImagePool {
     /// Would [`Self::open`] refuse this because devices alone have what was in the pool? No setting is wrong then.
     pub fn check_left_on_devices(config: &ImagePoolConfig) -> Result<()> {
-        match PoolHeader::read(&config.path)? {
-            Some((id, Kind::Managed)) => managed::check_not_lost(&config.path, &id),
-            Some((_, Kind::Plain)) => Ok(()),
-            None => removed::check_nothing_left(config),
+        match PoolHeader::read(&config.path) {
+            Ok(Some((id, Kind::Managed))) => managed::check_not_lost(&config.path, &id),
+            Ok(None) => removed::check_nothing_left(config),
+            // What cannot be read is for `Self::check`.
+            Ok(Some((_, Kind::Plain))) | Err(_) => Ok(()),
         }
     }
 
