@@ -8,8 +8,10 @@
 //! with a checksum (`record_tags.rs`); docs/decisions/0063 has the reasons.
 //!
 //! The pool is made of components that own their state, each built on those before it (`open.rs`): `objects.rs` (logical
-//! volumes and their records), `pool_records.rs` (groups), `catalogue.rs`, `devices.rs`.
+//! volumes and their records), `pool_records.rs` (groups), `catalogue.rs`, `capacity.rs`, `devices.rs`, and
+//! `provisioner.rs`, which makes and removes things with all of them.
 
+mod capacity;
 mod catalogue;
 mod commands;
 mod device_mapper;
@@ -20,6 +22,7 @@ mod lv_state;
 mod objects;
 mod open;
 mod pool_records;
+mod provisioner;
 mod record_tags;
 mod report;
 mod tag_text;

@@ -11,6 +11,7 @@ use super::commands::Lvm;
 use super::objects::Objects;
 use super::pool_records::PoolRecords;
 use super::report::{GroupReport, Lv};
+use crate::recorded::Recorded;
 
 #[derive(Debug)]
 pub(super) struct LvmCatalogue {
@@ -45,6 +46,14 @@ impl LvmCatalogue {
 
     pub(super) fn group_snapshot_records(&self) -> &PoolRecords<GroupSnapshotRecord> {
         &self.group_snapshots
+    }
+
+    pub(super) fn require_snapshot(&self, id: &SnapshotId) -> Result<SnapshotRecord> {
+        self.snapshot(id)?.ok_or_else(|| SnapshotRecord::missing(id))
+    }
+
+    pub(super) fn is_own(&self, lv: &Lv) -> bool {
+        self.volumes.holds(&lv.name) || self.snapshots.holds(&lv.name)
     }
 
     /// A member of a group snapshot is there when its group is.

@@ -186,6 +186,20 @@ impl<R: TaggedRecord> Objects<R> {
         self.step_from(id, Step::Remove)
     }
 
+    /// If it is whole after all, it stays: a repeated call finds it.
+    pub(super) fn ensure_no_draft(&self, id: &R::Id) -> Result<()> {
+        match self.entry(id) {
+            Some(Entry::Unfinished(tags)) => self.step(id, &tags, Step::Remove),
+            None | Some(Entry::Whole(..) | Entry::Damaged(_) | Entry::Foreign) => Ok(()),
+        }
+    }
+
+    /// Has a logical volume of this name a tag of ours?
+    pub(super) fn holds(&self, name: &str) -> bool {
+        let entry = name.parse().ok().and_then(|id| self.entry(&id));
+        entry.is_some_and(|entry| !matches!(entry, Entry::Foreign))
+    }
+
     fn step_from(&self, id: &R::Id, step: Step<'_>) -> Result<()> {
         match self.entry(id) {
             Some(Entry::Unfinished(tags) | Entry::Whole(tags, _)) => self.step(id, &tags, step),

@@ -6,10 +6,12 @@ use std::time::Duration;
 use orlop_model::{Error, PoolId, Reason, Result, SnapshotId, VolumeId};
 use orlop_sys::rand::random_bytes;
 
+use super::capacity::{Limits, LvmCapacity};
 use super::catalogue::LvmCatalogue;
 use super::commands::Lvm;
 use super::devices::{LinearDevices, resume_suspended};
 use super::layout::{GroupName, OwnTag, own_tag, pool_tag};
+use super::provisioner::LvmProvisioner;
 use super::report::{GroupReport, Lv, LvKind};
 
 /// How long a report may take. Another command of LVM may hold the lock for seconds.
@@ -23,6 +25,7 @@ pub(super) struct LvmPoolConfig {
     pub(super) thin_pool: String,
     /// May a thin pool that is none of Orlop's become one?
     pub(super) create: bool,
+    pub(super) limits: Limits,
     /// lvm.conf's, which come before the file; empty but for tests.
     pub(super) settings: String,
 }
@@ -33,7 +36,9 @@ pub(super) struct OpenedGroup {
     pub(super) id: PoolId,
     pub(super) lvm: Arc<Lvm>,
     pub(super) catalogue: Arc<LvmCatalogue>,
+    pub(super) capacity: Arc<LvmCapacity>,
     pub(super) devices: Arc<LinearDevices>,
+    pub(super) provisioner: LvmProvisioner,
 }
 
 impl OpenedGroup {
@@ -48,8 +53,11 @@ impl OpenedGroup {
         // First: writers wait for it.
         resume_suspended(&id)?;
         catalogue.remove_unfinished();
+        let name = &thin_pool.name;
+        let capacity = LvmCapacity::new(&lvm, &catalogue, &config.name, name, config.limits);
         let devices = LinearDevices::new(&lvm, &catalogue);
-        Ok(Self { id, lvm, catalogue, devices })
+        let provisioner = LvmProvisioner::new(&lvm, &catalogue, &capacity, &devices, name);
+        Ok(Self { id, lvm, catalogue, capacity, devices, provisioner })
     }
 }
 

@@ -19,8 +19,10 @@ use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::tool;
 use tempfile::TempDir;
 
+use super::capacity::Limits;
 use super::commands::Lvm;
 use super::open::LvmPoolConfig;
+use crate::image::Floor;
 
 pub(super) const MIB: u64 = 1 << 20;
 /// Of the volume groups here.
@@ -90,13 +92,14 @@ impl Testbed {
         Lvm::new(self.group.parse().unwrap(), &self.settings(), LIMIT)
     }
 
-    /// Of a pool in the thin pool `tp`.
+    /// Of a pool in the thin pool `tp`, which keeps nothing free and promises what it has.
     pub(super) fn config(&self, create: bool) -> LvmPoolConfig {
         LvmPoolConfig {
             name: "test".to_owned(),
             group: self.group.clone(),
             thin_pool: "tp".to_owned(),
             create,
+            limits: Limits { floor: Floor::Percent(0), overcommit_percent: 100 },
             settings: self.settings(),
         }
     }
@@ -213,10 +216,10 @@ impl Drop for Disk {
     fn drop(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(120);
         while let Err(error) = loopdev::ensure_detached(&self.device, LABEL) {
-            if Instant::now() > deadline {
-                assert!(std::thread::panicking(), "{error}");
+            if std::thread::panicking() {
                 return;
             }
+            assert!(Instant::now() < deadline, "{error}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -25,7 +25,7 @@ pub enum Floor {
 }
 
 impl Floor {
-    pub(in crate::image) fn of(self, total: u64) -> u64 {
+    pub(crate) fn of(self, total: u64) -> u64 {
         match self {
             Self::Percent(percent) => percent_of(total, u32::from(percent)),
             Self::Bytes(bytes) => bytes,

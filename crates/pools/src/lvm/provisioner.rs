@@ -1,0 +1,114 @@
+//! Making, growing and removing volumes and snapshots.
+//!
+//! A volume without a source is there with its record after one command of LVM, or not at all. A snapshot, or a volume
+//! that is made from one or from another volume, is a thin snapshot: a draft from its point-in-time copy on, with no name
+//! that anything would find, until one command makes it whole. Drafts that nobody finishes are removed when they are
+//! dropped, or when the pool is opened next.
+
+mod delete;
+mod group_snapshot_draft;
+mod snapshot_draft;
+mod volume_draft;
+
+use std::sync::Arc;
+
+use orlop_model::{
+    Draft, Error, GroupSnapshotRecord, NewGroupSnapshot, NewSnapshot, NewVolume, Provisioning,
+    Result, SnapshotRecord, VolumeId, VolumeRecord,
+};
+
+use super::capacity::{Demand, LvmCapacity};
+use super::catalogue::LvmCatalogue;
+use super::commands::Lvm;
+use super::devices::LinearDevices;
+use group_snapshot_draft::LvmGroupSnapshotDraft;
+use snapshot_draft::LvmSnapshotDraft;
+use volume_draft::LvmVolumeDraft;
+
+/// Each part owns its state; what is here has none.
+#[derive(Debug, Clone)]
+pub(super) struct LvmProvisioner {
+    lvm: Arc<Lvm>,
+    catalogue: Arc<LvmCatalogue>,
+    capacity: Arc<LvmCapacity>,
+    devices: Arc<LinearDevices>,
+    thin_pool: String,
+}
+
+impl LvmProvisioner {
+    pub(super) fn new(
+        lvm: &Arc<Lvm>,
+        catalogue: &Arc<LvmCatalogue>,
+        capacity: &Arc<LvmCapacity>,
+        devices: &Arc<LinearDevices>,
+        thin_pool: &str,
+    ) -> Self {
+        Self {
+            lvm: Arc::clone(lvm),
+            catalogue: Arc::clone(catalogue),
+            capacity: Arc::clone(capacity),
+            devices: Arc::clone(devices),
+            thin_pool: thin_pool.to_owned(),
+        }
+    }
+
+    pub(super) fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
+        Ok(Box::new(LvmVolumeDraft::begin(self, new)?))
+    }
+
+    pub(super) fn begin_snapshot(
+        &self,
+        new: &NewSnapshot,
+    ) -> Result<Box<dyn Draft<SnapshotRecord>>> {
+        Ok(Box::new(LvmSnapshotDraft::begin(self, new, None)?))
+    }
+
+    pub(super) fn begin_group_snapshot(
+        &self,
+        new: &NewGroupSnapshot,
+    ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
+        Ok(Box::new(LvmGroupSnapshotDraft::begin(self, new)?))
+    }
+
+    /// A crash between both leaves a logical volume that is larger than its record says; the repeated call finds that.
+    pub(super) fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {
+        let mut record = self.catalogue.volume_objects().require(id)?;
+        if bytes <= record.capacity_bytes {
+            return Ok(record);
+        }
+        check_thin(&record, "grown")?;
+        let _reservation =
+            self.capacity.try_reserve(Demand::Thin(bytes - record.capacity_bytes))?;
+        self.ensure_lv_holds(&id.to_string(), bytes, || format!("grow {}", record.label()))?;
+        record.capacity_bytes = bytes;
+        self.catalogue.volume_objects().replace(&record)?;
+        Ok(record)
+    }
+
+    /// LVM grows in extents, and refuses what would change nothing.
+    fn ensure_lv_holds(&self, name: &str, bytes: u64, growing: impl Fn() -> String) -> Result<()> {
+        let report = self.lvm.report()?;
+        let Some(lv) = report.lv(name) else {
+            let lv = self.lvm.group().lv(&name);
+            return Err(Error::failed(growing(), format!("its logical volume {lv} is gone")));
+        };
+        if lv.size >= bytes {
+            return Ok(());
+        }
+        let size = format!("{bytes}b");
+        self.lvm.change(growing, "lvextend", &["--size", &size, &self.lvm.group().lv(&name)])
+    }
+}
+
+fn check_thin(volume: &VolumeRecord, what: &str) -> Result<()> {
+    match volume.parameters.provisioning {
+        Provisioning::Thin => Ok(()),
+        Provisioning::Thick => Err(Error::precondition(format!(
+            "cannot have {} {what}: it is thick, and an lvm pool does that with thin volumes only",
+            volume.label()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests;
