@@ -277,7 +277,7 @@ pub(super) fn drop_copies(path: &Path) {
     }
 }
 
-/// The kernel would refuse it too, for reasons that nobody understands, such as "Function not implemented".
+/// The kernel refuses it too, but with errors that do not say why, such as "Function not implemented".
 fn refuse_small_units(request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
     let found = filesystem::unit_below_sector(&request.device.path);
     let Some((unit, sector)) = found.map_err(cannot("read the filesystem"))? else { return Ok(()) };

@@ -46,7 +46,7 @@ pub(super) struct LvmCapacity {
 pub(super) enum Demand {
     /// A thin volume, or growth of one: so much is promised.
     Thin(u64),
-    /// Shares all that it has, and may need it for itself one day, which nobody has promised.
+    /// Shares all its blocks. Each may have to be copied when it is written, and no space is promised for that.
     Snapshot,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A volume without a source is there with its record after one command of LVM, or not at all. A snapshot, or a volume
 //! that is made from one or from another volume, is a thin snapshot: a draft from its point-in-time copy on, with no name
-//! that anything would find, until one command makes it whole. Drafts that nobody finishes are removed when they are
+//! that anything would find, until one command makes it whole. Abandoned drafts are removed when they are
 //! dropped, or when the pool is opened next.
 
 mod delete;

@@ -85,7 +85,7 @@ pub(super) struct Group {
     pub(super) name: String,
     #[serde(rename = "vg_uuid")]
     pub(super) uuid: String,
-    /// Higher after each change of the volume group, by whomever.
+    /// Rises with each change of the volume group, also by other programs.
     #[serde(rename = "vg_seqno", deserialize_with = "number")]
     pub(super) revision: u64,
     #[serde(rename = "vg_extent_size", deserialize_with = "number")]

@@ -148,7 +148,7 @@ impl Outputs {
         }
     }
 
-    /// Until the program ends. That is not when its pipes are closed: what it leaves running may hold them for ever.
+    /// Until the program ends. That is not when its pipes are closed: what it leaves running may keep them open without end.
     /// False: it did not end by the deadline.
     fn read_to_end(&mut self, child: &Child, deadline: Option<Instant>) -> io::Result<bool> {
         let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
