@@ -1,9 +1,9 @@
 //! What no longer belongs together, and what would put it right.
 
+use crate::device::Device;
 use crate::error::Result;
 use crate::health_reason::HealthReason;
 use crate::id::VolumeId;
-use crate::pool::Device;
 
 /// One thing that is wrong, in words for the operator who decides about it.
 pub struct Finding {

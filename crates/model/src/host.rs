@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::capability::{FsType, VolumeCapability};
 use crate::condition::Usage;
+use crate::device::{Device, DeviceAccess};
 use crate::error::Result;
 use crate::id::VolumeId;
 use crate::parameters::IoLimits;
 use crate::path::TargetPath;
-use crate::pool::{Device, DeviceAccess};
 use crate::record::FsUuid;
 
 /// What the CSI calls on one volume said, kept where a reboot clears it together with the

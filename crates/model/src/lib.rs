@@ -6,6 +6,7 @@
 
 pub mod capability;
 pub mod condition;
+pub mod device;
 pub mod durations;
 pub mod error;
 pub mod finding;
@@ -27,6 +28,7 @@ pub use capability::{
     AccessMode, AccessType, CapabilitySet, FsType, MountAccess, MountFlags, VolumeCapability,
 };
 pub use condition::{Condition, Problem, Usage};
+pub use device::{Device, DeviceAccess};
 pub use durations::{DurationCounts, DurationHistogram};
 pub use error::{Error, Reason, Result};
 pub use finding::{BehindDevice, Finding, LabelledDevice, Remedy, Repair};
@@ -41,9 +43,9 @@ pub use name::ObjectName;
 pub use parameters::{IoLimits, IoLimitsChange, Provisioning, VolumeParameters};
 pub use path::TargetPath;
 pub use pool::{
-    ByteRange, Catalogue, ChangedBlocks, Device, DeviceAccess, DeviceOnOtherFile, Devices, Draft,
-    Footprint, Health, NewFilesystem, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity,
-    PoolInfo, PoolSpace, Provisioner, Ranges, Shared, StorageProbe,
+    ByteRange, Catalogue, ChangedBlocks, DeviceOnOtherFile, Devices, Draft, Footprint, Health,
+    NewFilesystem, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolInfo,
+    PoolSpace, Provisioner, Ranges, Shared, StorageProbe,
 };
 pub use record::{
     Consistency, ContentSource, ControllerPublication, FormatState, FsUuid, GroupSnapshotRecord,

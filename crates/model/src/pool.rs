@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::capability::{CapabilitySet, FsType};
 use crate::condition::{Condition, Problem};
+use crate::device::{Device, DeviceAccess};
 use crate::error::Result;
 use crate::id::{GroupSnapshotId, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 use crate::name::ObjectName;
@@ -249,31 +250,6 @@ pub struct NewGroupSnapshot {
     pub members: Vec<NewSnapshot>,
     /// See [`GroupSnapshotRecord::pools`].
     pub pools: BTreeSet<PoolId>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DeviceAccess {
-    ReadWrite,
-    ReadOnly,
-}
-
-impl DeviceAccess {
-    /// The label of a volume's loop device. The kernel keeps it, so it tells whose a device is after a
-    /// restart, and while the pool is absent.
-    pub fn label(self, id: &VolumeId) -> String {
-        match self {
-            Self::ReadWrite => id.to_string(),
-            Self::ReadOnly => format!("{id}/ro"),
-        }
-    }
-}
-
-/// A block device on this machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Device {
-    pub path: PathBuf,
-    pub major: u32,
-    pub minor: u32,
 }
 
 /// Volumes as block devices of this machine.
