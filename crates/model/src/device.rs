@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use crate::id::VolumeId;
 
+const MAPPED_PREFIX: &str = "orlop-";
+const MAPPED_READER: &str = "-ro";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeviceAccess {
     ReadWrite,
@@ -19,6 +22,23 @@ impl DeviceAccess {
             Self::ReadOnly => format!("{id}/ro"),
         }
     }
+
+    /// The same of a device of device-mapper: its name. [`Self::of_mapped_name`] reads it.
+    pub fn mapped_name(self, id: &VolumeId) -> String {
+        match self {
+            Self::ReadWrite => format!("{MAPPED_PREFIX}{id}"),
+            Self::ReadOnly => format!("{MAPPED_PREFIX}{id}{MAPPED_READER}"),
+        }
+    }
+
+    /// `None`: the device is not a volume's.
+    pub fn of_mapped_name(name: &str) -> Option<(VolumeId, Self)> {
+        let rest = name.strip_prefix(MAPPED_PREFIX)?;
+        match rest.strip_suffix(MAPPED_READER) {
+            Some(id) => Some((id.parse().ok()?, Self::ReadOnly)),
+            None => Some((rest.parse().ok()?, Self::ReadWrite)),
+        }
+    }
 }
 
 /// A block device on this machine.
@@ -28,3 +48,6 @@ pub struct Device {
     pub major: u32,
     pub minor: u32,
 }
+
+#[cfg(test)]
+mod tests;

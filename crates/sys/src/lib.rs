@@ -1,6 +1,6 @@
 //! Kernel calls and host tools.
 //!
-//! This crate knows files, loop devices, mounts, filesystems, cgroups and Ceph; it knows nothing of
+//! This crate knows files, loop devices, device-mapper, mounts, filesystems, cgroups and Ceph; it knows nothing of
 //! volumes, pools or CSI. It is the only crate that starts programs and the only one that holds
 //! `unsafe`, all of it in `abi` and `ceph`, behind functions that are safe to call.
 //!
@@ -20,6 +20,7 @@ mod crash;
 pub mod dependent;
 pub mod descriptors;
 pub mod device_lock;
+pub mod device_mapper;
 mod error;
 pub mod extents;
 pub mod file;

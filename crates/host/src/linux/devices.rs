@@ -16,6 +16,8 @@ use rustix::fs::{major, minor};
 use super::LinuxHost;
 use super::failure::cannot;
 
+pub(super) mod mapped;
+
 /// udev opens each device for a moment when it is attached or unmounted.
 const UDEV_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -51,8 +53,9 @@ impl HostDevices for LinuxHost {
     }
 
     fn devices_without_pool(&self, id: &VolumeId) -> Result<Option<Vec<UnservedDevice>>> {
-        let devices = of_volume(id)?;
-        // Only image pools are marked: a volume of one has no other devices than those.
+        let mut devices = of_volume(id)?;
+        devices.extend(mapped::of_volume(id)?);
+        // A pool that is not marked may have devices of other kinds.
         let is_known = !devices.is_empty() || self.pool_marks().is_marked(id.pool())?;
         Ok(is_known.then_some(devices))
     }
@@ -62,7 +65,7 @@ impl HostDevices for LinuxHost {
     }
 }
 
-/// The devices on the volume's file, wherever its pool is or was mounted.
+/// The loop devices on the volume's file, wherever its pool is or was mounted.
 fn of_volume(id: &VolumeId) -> Result<Vec<UnservedDevice>> {
     let all = loopdev::all_backed().map_err(cannot("list the loop devices"))?;
     if let Some(exported) = all.iter().find(|there| is_exported(id, &there.file)) {
@@ -152,7 +155,7 @@ fn is_only_copy(there: &BackedDevice) -> Result<bool> {
 fn try_detach(id: &VolumeId, unserved: &UnservedDevice) -> Result<()> {
     match LoopDevice::from_path(&unserved.device.path) {
         Some(device) => detach_unused(&device, &unserved.access.label(id), &data_of(id)),
-        None => Ok(()),
+        None => mapped::try_detach(id, unserved),
     }
 }
 

@@ -18,7 +18,7 @@ use orlop_model::{
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_sys::mounts;
 
-use super::devices;
+use super::devices::{self, mapped};
 use super::failure::cannot;
 use super::freezer::Freezer;
 use super::limits::Limiter;
@@ -244,7 +244,9 @@ fn parse_number(text: &str) -> Option<(u32, u32)> {
 
 fn is_attached(major: u32, minor: u32) -> Result<bool> {
     let devices = loopdev::all_backed().map_err(cannot("list the loop devices"))?;
-    Ok(devices.iter().any(|it| it.device.device_number().is_ok_and(|at| at == (major, minor))))
+    let is_loop =
+        devices.iter().any(|it| it.device.device_number().is_ok_and(|at| at == (major, minor)));
+    Ok(is_loop || mapped::is_of_any_volume(major, minor)?)
 }
 
 /// What uses a device, whether or not a node record names it.
@@ -384,8 +386,13 @@ fn judge_elsewhere(
 
 fn detaching(labelled: &LabelledDevice) -> impl FnOnce() -> Result<()> + Send + 'static {
     let (path, label) = (labelled.device.path.clone(), labelled.label.clone());
+    let mapped = mapped::of_labelled(labelled);
+    let id = labelled.volume.clone();
     move || {
         const DOING: &str = "detach a loop device";
+        if let Some(mapped) = mapped {
+            return mapped::try_detach(&id, &mapped);
+        }
         let Some(device) = LoopDevice::from_path(&path) else { return Ok(()) };
         let Some(there) = loopdev::backing(&device).map_err(cannot(DOING))? else { return Ok(()) };
         devices::detach_unused(&device, &label, &there.file)

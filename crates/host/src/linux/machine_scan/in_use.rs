@@ -8,6 +8,7 @@ use orlop_sys::filesystem as fs;
 use orlop_sys::loopdev;
 use orlop_sys::mounts::{self, MountEntry};
 
+use super::super::devices::mapped;
 use super::super::failure::cannot;
 use super::super::run_files::RunFiles;
 use super::paths_of;
@@ -65,8 +66,12 @@ fn is_mounted(all: &[MountEntry], path: &Path) -> bool {
     is_there(path) || path.canonicalize().is_ok_and(|resolved| is_there(&resolved))
 }
 
-/// For a volume that a record calls staged: has it a device? Only of volumes whose pool has loop devices.
+/// For a volume that a record calls staged: has it a device? Only of volumes whose pool has devices that are found by
+/// their labels or names.
 pub(super) fn judge_device(id: &VolumeId) -> Result<Option<Finding>> {
+    if !mapped::of_volume(id)?.is_empty() {
+        return Ok(None);
+    }
     const DOING: &str = "list the loop devices";
     let label = id.to_string();
     let data = Path::new("volumes").join(&label).join("data");

@@ -1,0 +1,121 @@
+//! Devices of device-mapper, as the kernel shows them in sysfs. No program is started to list them, and no device is
+//! opened, as that may wait for a dead disk.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::error::{Context, Error, Result};
+use crate::loopdev::parse_device_number;
+use crate::tool;
+
+const BLOCK_DEVICES: &str = "/sys/block";
+const DMSETUP: &str = "dmsetup";
+/// udev opens a device for a moment when it is unmounted.
+const RETRY: &str = "--retry";
+/// Where no udevd removes the device's node, dmsetup does.
+const VERIFY_NODES: &str = "--verifyudev";
+/// What dmsetup says of a device that something has open.
+const BUSY: &str = "Device or resource busy";
+/// The same of one that is not there.
+const GONE: &str = "No such device or address";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MappedDevice {
+    pub name: String,
+    pub uuid: String,
+    pub major: u32,
+    pub minor: u32,
+    pub is_read_only: bool,
+    /// `dm-7`: the kernel's name.
+    kernel_name: String,
+}
+
+impl MappedDevice {
+    pub fn path(&self) -> PathBuf {
+        Path::new("/dev/mapper").join(&self.name)
+    }
+
+    /// The devices of device-mapper that this one shows parts of.
+    pub fn below(&self) -> Result<Vec<Self>> {
+        related(&self.kernel_name, "slaves")
+    }
+
+    /// The devices that show parts of this one.
+    pub fn above(&self) -> Result<Vec<Self>> {
+        related(&self.kernel_name, "holders")
+    }
+}
+
+/// All devices whose names begin with `prefix`. One that is removed at this moment is left out.
+pub fn named(prefix: &str) -> Result<Vec<MappedDevice>> {
+    let listing = Path::new(BLOCK_DEVICES);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(listing).on("list", listing)? {
+        let entry = entry.on("list", listing)?;
+        found.extend(described(&entry.file_name())?.filter(|it| it.name.starts_with(prefix)));
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}
+
+/// An error that is a refusal: something has it open, and it is left as it is.
+pub fn try_remove(device: &MappedDevice) -> Result<()> {
+    let path = device.path();
+    let ended = tool::run_to_end(DMSETUP, ["remove", RETRY, VERIFY_NODES, &device.name])?;
+    if ended.status.success() || ended.stderr.contains(GONE) {
+        return Ok(());
+    }
+    if ended.stderr.contains(BUSY) {
+        return Err(Error::refused("remove", &path, "something has it open"));
+    }
+    let stderr = tool::last_lines(&ended.stderr);
+    Err(Error::Tool { tool: DMSETUP.to_owned(), status: ended.status, stderr })
+}
+
+fn related(kernel_name: &str, kind: &str) -> Result<Vec<MappedDevice>> {
+    let directory = Path::new(BLOCK_DEVICES).join(kernel_name).join(kind);
+    let entries = match fs::read_dir(&directory).on("list", &directory) {
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        found.extend(described(&entry.on("list", &directory)?.file_name())?);
+    }
+    Ok(found)
+}
+
+/// `None`: it is none of device-mapper's, or is gone.
+fn described(kernel_name: &OsStr) -> Result<Option<MappedDevice>> {
+    let directory = Path::new(BLOCK_DEVICES).join(kernel_name);
+    let read = |name: &str| {
+        let path = directory.join(name);
+        match fs::read_to_string(&path).on("read", &path) {
+            Ok(text) => Ok(Some(text.trim_end().to_owned())),
+            Err(error) if error.is_not_found() || error.errno() == Some(Errno::NODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    let Some(name) = read("dm/name")? else { return Ok(None) };
+    let (Some(uuid), Some(number), Some(read_only)) = (read("dm/uuid")?, read("dev")?, read("ro")?)
+    else {
+        return Ok(None);
+    };
+    let Some((major, minor)) = parse_device_number(&number) else {
+        return Err(Error::refused("read the number of", &directory, "it has an unknown form"));
+    };
+    Ok(Some(MappedDevice {
+        name,
+        uuid,
+        major,
+        minor,
+        is_read_only: read_only != "0",
+        kernel_name: kernel_name.to_string_lossy().into_owned(),
+    }))
+}
+
+#[cfg(test)]
+mod tests;
