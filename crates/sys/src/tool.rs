@@ -28,6 +28,9 @@ const NO_CACHE: &str = "/dev/null";
 /// and both fail or hang if one of them cannot be reached. They claim their device anyway, which a mounted one would
 /// not allow.
 const INSPECTING_MOUNTS: [&str; 2] = ["mkfs.btrfs", "mkfs.xfs"];
+/// The one variable that programs get from the daemon. It is set where udev of the host cannot be waited for, as in a
+/// container: libdevmapper then makes the nodes of its devices itself.
+const WITHOUT_UDEV: &str = "DM_DISABLE_UDEV";
 const REMINDER_INTERVAL: Duration = Duration::from_secs(30);
 const KEPT_LINES: usize = 8;
 pub(crate) const KEPT_BYTES: usize = 1024;
@@ -157,6 +160,9 @@ where
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    if let Some(value) = std::env::var_os(WITHOUT_UDEV) {
+        command.env(WITHOUT_UDEV, value);
+    }
     command
 }
 
