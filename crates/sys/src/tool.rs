@@ -1,5 +1,6 @@
 //! Runs host programs: mkfs, fsck and their like.
 
+mod left_running;
 mod own_session;
 
 use std::ffi::OsStr;
@@ -17,6 +18,7 @@ use crate::crash;
 use crate::error::{Context, Error, Result};
 use crate::mounts;
 
+pub use left_running::{all_ended_within, run_to_end_locking};
 pub use own_session::{Ended, Queries, run_to_end};
 
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];

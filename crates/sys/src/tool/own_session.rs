@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -46,10 +46,22 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<OsStr>,
 {
+    run_to_end_with(Stdio::null(), name, arguments)
+}
+
+/// The same, with an input that the program does not read.
+pub(super) fn run_to_end_with<I, S>(input: Stdio, name: &str, arguments: I) -> Result<Ended>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
     let program = path_of(name)?;
     let mut command = prepared(&program, arguments);
+    command.stdin(input);
     outlive_parent(&mut command);
     let mut child = spawn(&mut command).effect_on("start", &program)?;
+    // With its input, which only the program is to have.
+    drop(command);
     let watch = Watch::start(name);
     let mut outputs = Outputs::of(&mut child);
     let read = outputs.read_to_end(&child, None);
