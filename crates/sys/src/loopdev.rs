@@ -34,7 +34,7 @@ pub use statistics::{Statistics, sequence_of, statistics, writes};
 pub use unused::{try_detach_unused, try_detach_unused_from, try_keep, try_keep_on};
 use users::Sightings;
 pub(crate) use users::{first_process, is_below, remote_mounts};
-pub use users::{user_elsewhere, user_of};
+pub use users::{user_elsewhere, user_of, user_of_number};
 
 use idleness::Idleness;
 

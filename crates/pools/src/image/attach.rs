@@ -190,7 +190,7 @@ fn try_detach_unused(
     let attempted = loopdev::try_detach_unused(device, &label_of(id, access), data);
     match attempted.map_err(cannot(|| format!("detach volume {id}")))? {
         None => *slot = None,
-        user @ Some(_) => return Err(used_by(device, id, user)),
+        user @ Some(_) => return Err(used_by(&device.path(), id, user)),
     }
     Ok(())
 }
@@ -378,7 +378,7 @@ impl Devices for LoopDevices {
                     return Err(self.not_shown(id, &status.device));
                 }
                 let shown = loopdev::size(&status.device.path()).map_err(cannot(refreshing))?;
-                check_not_cut(&status.device, id, shown, promised)?;
+                check_not_cut(&status.device.path(), id, shown, promised)?;
                 loopdev::refresh_size(&status.device, &data, promised)
                     .map_err(cannot(refreshing))?;
                 size = Some(loopdev::size(&status.device.path()).map_err(cannot(refreshing))?);

@@ -150,7 +150,7 @@ impl Devices for Exports {
             if let Some((there, _)) = self.devices.find(id, access)? {
                 let promised = record.capacity_bytes;
                 let shown = loopdev::size(&there.device.path()).map_err(cannot(refreshing))?;
-                check_not_cut(&there.device, id, shown, promised)?;
+                check_not_cut(&there.device.path(), id, shown, promised)?;
                 loopdev::refresh_size(&there.device, &export.file(), promised)
                     .map_err(cannot(refreshing))?;
                 size = Some(loopdev::size(&there.device.path()).map_err(cannot(refreshing))?);

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, fstatvfs, open, statx};
 
-use super::LoopDevice;
 use crate::mounts::mountinfo;
 
 /// The filesystem on a device, as its files show it.
@@ -21,9 +20,9 @@ pub(super) struct Filesystem {
 }
 
 impl Filesystem {
-    pub(super) fn on(device: &LoopDevice) -> Option<Self> {
-        let number = device.device_number().ok()?;
-        Some(Self { number, btrfs: btrfs_on(&device.name()) })
+    /// `name`: the kernel's for the device.
+    pub(super) fn on(number: (u32, u32), name: &str) -> Self {
+        Self { number, btrfs: btrfs_on(name) }
     }
 
     /// Only files that are in no listed mount are inspected: a file that another process or machine serves might not

@@ -38,14 +38,23 @@ pub fn user_elsewhere(device: &LoopDevice) -> Option<String> {
 /// `seen`: mounts that need no further check. A process that has it open is reported first, because that is what an
 /// operator has to end.
 fn find_user(device: &LoopDevice, seen: &mut HashSet<u64>) -> Option<String> {
-    let number = device.device_number().ok()?;
-    let filesystem = Filesystem::on(device);
-    let has_files_open =
-        |process: &Path| filesystem.as_ref().is_some_and(|it| it.is_open_in(process));
+    find_user_of(device.device_number().ok()?, &device.name(), seen)
+}
+
+/// As [`user_of`], of any block device.
+pub fn user_of_number(major: u32, minor: u32) -> Option<String> {
+    let name = fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    find_user_of((major, minor), name.file_name()?.to_str()?, &mut HashSet::new())
+}
+
+/// `name`: the kernel's for the device.
+fn find_user_of(number: (u32, u32), name: &str, seen: &mut HashSet<u64>) -> Option<String> {
+    let filesystem = Filesystem::on(number, name);
+    let has_files_open = |process: &Path| filesystem.is_open_in(process);
     first_process(|process| has_open(process, number).then(|| "has it open".to_owned()))
         .or_else(|| first_process(|process| mounted_for(process, number, seen)))
         .or_else(|| first_process(|process| has_files_open(process).then(|| OPEN.to_owned())))
-        .or_else(|| use_by_device(device, number))
+        .or_else(|| use_by_device(number))
 }
 
 const OPEN: &str = "has files open in it, in a mount that was detached with 'umount --lazy'";
@@ -101,7 +110,7 @@ pub(crate) fn is_below(file: &Path, mounts: &[MountEntry]) -> bool {
 
 /// The kernel itself: another loop device (kubelet attaches one to each raw volume), or one of the
 /// device mapper.
-fn use_by_device(device: &LoopDevice, number: (u32, u32)) -> Option<String> {
+fn use_by_device(number: (u32, u32)) -> Option<String> {
     let on_it = all_backed().ok()?.into_iter();
     let remote = remote_mounts(Path::new("/proc/self"));
     let mut on_it = on_it.filter(|other| {
@@ -110,7 +119,8 @@ fn use_by_device(device: &LoopDevice, number: (u32, u32)) -> Option<String> {
     if let Some(other) = on_it.next() {
         return Some(format!("{} is built on it", other.device.path().display()));
     }
-    let holder = fs::read_dir(device.sysfs().join("holders")).ok()?.flatten().next()?;
+    let holders = format!("/sys/dev/block/{}:{}/holders", number.0, number.1);
+    let holder = fs::read_dir(holders).ok()?.flatten().next()?;
     Some(format!("{} is built on it", holder.file_name().to_string_lossy()))
 }
 

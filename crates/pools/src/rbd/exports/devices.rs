@@ -134,7 +134,7 @@ impl ExportDevices {
                 lock(&self.known).remove(&(id.clone(), access));
                 Ok(())
             }
-            user @ Some(_) => Err(used_by(&there.device, id, user)),
+            user @ Some(_) => Err(used_by(&there.device.path(), id, user)),
         }
     }
 }
