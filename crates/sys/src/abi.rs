@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use linux_raw_sys::general::{file_clone_range, fstrim_range, mount_attr};
 use linux_raw_sys::ioctl::{
-    BLKGETSIZE64, EXT4_IOC_RESIZE_FS, FICLONERANGE, FIFREEZE, FITHAW, FITRIM,
+    BLKDISCARD, BLKGETSIZE64, EXT4_IOC_RESIZE_FS, FICLONERANGE, FIFREEZE, FITHAW, FITRIM,
 };
 use linux_raw_sys::loop_device::{
     self, LOOP_CLR_FD, LOOP_CONFIGURE, LOOP_CTL_GET_FREE, LOOP_CTL_REMOVE, LOOP_GET_STATUS64,
@@ -190,6 +190,11 @@ pub(crate) fn block_device_size(device: impl AsFd) -> Result<u64> {
     let mut bytes = 0_u64;
     fill::<BLKGETSIZE64, _>(device, &mut bytes)?;
     Ok(bytes)
+}
+
+/// Of a block device; `EOPNOTSUPP` if it does not do that.
+pub(crate) fn discard(device: impl AsFd, start: u64, length: u64) -> Result<()> {
+    send::<BLKDISCARD, _>(device, [start, length])
 }
 
 pub(crate) fn freeze(mount_root: impl AsFd) -> Result<()> {

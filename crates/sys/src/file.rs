@@ -1,6 +1,7 @@
 //! Files: their space, durability, and copies that share or keep sparse.
 
 mod copy;
+mod discard_zeroes;
 mod durable;
 mod in_place;
 mod lock;
@@ -29,6 +30,7 @@ pub use copy::{
     CloneOutcome, can_share_extents, copy_apart, copy_sparse, extent_count, has_data,
     has_data_from, preclone_chunks, try_clone_file, try_write,
 };
+pub use discard_zeroes::{discard_zeroes, read_uncached};
 pub(crate) use durable::ensure_directories;
 pub use durable::{
     RenameOutcome, close_to_others, create_directory, create_file, create_file_durable,
