@@ -9,6 +9,8 @@
 //! Where the daemon is the first process of a container, the kernel kills the helper together with
 //! it; then the next start of the daemon has to thaw.
 //!
+//! Devices of device-mapper that the daemon suspends are registered in the same way, by their paths in /dev/mapper.
+//!
 //! A message is `+` or `-`, the path, and a zero byte, which no path holds. One that is cut short is
 //! without meaning: the freeze it announces has not begun, or the thaw it reports is done.
 

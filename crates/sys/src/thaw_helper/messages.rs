@@ -11,10 +11,14 @@ use std::time::Duration;
 use rustix::thread::set_name;
 
 use crate::filesystem::{ThawOutcome, ensure_thawed};
+use crate::tool;
 
 const END: u8 = 0;
 const FROZEN: u8 = b'+';
 const THAWED: u8 = b'-';
+
+/// What is here is suspended and not frozen.
+const MAPPED_DEVICES: &str = "/dev/mapper";
 
 /// How often, and how soon again, a thaw is tried that the kernel refuses.
 const ATTEMPTS: u32 = 60;
@@ -90,6 +94,9 @@ fn still_frozen(mut messages: impl BufRead) -> BTreeSet<PathBuf> {
 }
 
 fn thaw(mount_point: &Path) {
+    if mount_point.parent() == Some(Path::new(MAPPED_DEVICES)) {
+        return resume(mount_point);
+    }
     let mount = mount_point.display();
     for _ in 0..ATTEMPTS {
         match ensure_thawed(mount_point) {
@@ -109,4 +116,19 @@ fn thaw(mount_point: &Path) {
         thread::sleep(RETRY_INTERVAL);
     }
     tracing::error!(%mount, "cannot thaw this filesystem; run fsfreeze -u on it");
+}
+
+/// A device of device-mapper that its daemon has suspended. Does nothing to one that is not.
+fn resume(device: &Path) {
+    let path = device.display();
+    match tool::run("dmsetup", [OsStr::new("resume"), device.as_os_str()]) {
+        Ok(_) => {
+            tracing::warn!(device = %path, "resumed a device that its daemon had suspended before it ended")
+        }
+        Err(error) => tracing::error!(
+            device = %path,
+            %error,
+            "cannot resume a device that was left suspended; writes to it wait until `dmsetup resume` is run on it"
+        ),
+    }
 }
