@@ -338,12 +338,13 @@ fn usage_on(pool: &PoolRef, max: usize) -> Result<Vec<VolumeUsage>> {
         return Ok(Vec::new());
     }
     let volumes = pool.catalogue().volumes(None, max)?;
-    let used = |(id, record): (VolumeId, Result<VolumeRecord>)| {
+    let ids: Vec<VolumeId> = volumes.iter().map(|(id, _)| id.clone()).collect();
+    let used = pool.provisioner().used_bytes_of(&ids);
+    let usage = |((id, record), used_bytes): ((VolumeId, Result<VolumeRecord>), Result<u64>)| {
         let VolumeRecord { name, limits, .. } = record.ok()?;
-        let used_bytes = pool.provisioner().used_bytes(&id).ok()?;
-        Some(VolumeUsage { id, name, used_bytes, limits })
+        Some(VolumeUsage { id, name, used_bytes: used_bytes.ok()?, limits })
     };
-    Ok(volumes.into_iter().filter_map(used).collect())
+    Ok(volumes.into_iter().zip(used).filter_map(usage).collect())
 }
 
 fn device_of(pool: &PoolRef, id: &VolumeId) -> Option<Device> {

@@ -129,9 +129,8 @@ impl Engine {
     /// a request to the cluster.
     pub fn used_bytes_by_id(&self, ids: &[VolumeId]) -> Vec<Option<u64>> {
         let mut found = self.query_volumes(ids, |pool, ids| {
-            let used = |id: &VolumeId| pool.provisioner().used_bytes(id);
             Ok(match pool.catalogue().is_in_memory() {
-                true => ids.iter().map(used).collect(),
+                true => pool.provisioner().used_bytes_of(ids),
                 false => Vec::new(),
             })
         });

@@ -128,6 +128,12 @@ pub trait Provisioner: Send + Sync {
     /// What the volume's data takes of the pool now.
     fn used_bytes(&self, id: &VolumeId) -> Result<u64>;
 
+    /// The same of many volumes, in the order of their ids here. A pool overrides this where it has to ask only once for
+    /// all of them; what it answers may be some seconds old.
+    fn used_bytes_of(&self, ids: &[VolumeId]) -> Vec<Result<u64>> {
+        ids.iter().map(|id| self.used_bytes(id)).collect()
+    }
+
     /// `Exhausted` if the storage cannot take so many bytes more of this volume's data now.
     fn check_takes(&self, _: &VolumeId, _bytes: u64) -> Result<()> {
         Ok(())
