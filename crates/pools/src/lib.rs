@@ -1,7 +1,7 @@
 //! Places where volumes are kept, behind `orlop_model::Pool`.
 //!
-//! [`image`] keeps them as files in a directory, attached by loop devices; [`rbd`] as images of a
-//! Ceph cluster, which many machines reach; `memory` only pretends, for tests of the layers above
+//! [`image`] keeps them as files in a directory, attached by loop devices; [`lvm`] as logical volumes; [`rbd`] as
+//! images of a Ceph cluster, which many machines reach; `memory` only pretends, for tests of the layers above
 //! without root, and is there with the feature `testing`.
 
 mod capture_progress;
@@ -9,9 +9,7 @@ mod capture_progress;
 pub mod fuzzing;
 pub mod image;
 mod in_use;
-/// Not complete: no configuration leads to it, and only its tests build it.
-#[cfg(test)]
-mod lvm;
+pub mod lvm;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
 mod poison;
@@ -20,6 +18,7 @@ mod recorded;
 mod shortage;
 
 pub use image::{Floor, ImagePool, ImagePoolConfig};
+pub use lvm::{LvmPool, LvmPoolConfig};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::{MemoryPool, MemoryPoolConfig};
 pub use rbd::{RbdPool, RbdPoolConfig};

@@ -7,7 +7,8 @@
 use std::sync::{Arc, Mutex};
 
 use orlop_model::{
-    ALLOCATION_UNIT, Bytes, Error, PoolCapacity, Provisioning, Result, VolumeRecord,
+    ALLOCATION_UNIT, Bytes, Error, PoolCapacity, PoolSpace, Provisioning, Result, VolumeId,
+    VolumeRecord,
 };
 
 use super::catalogue::LvmCatalogue;
@@ -94,9 +95,49 @@ impl LvmCapacity {
         Ok(PoolCapacity { available_bytes, largest_volume })
     }
 
+    pub(super) fn space(&self) -> Result<PoolSpace> {
+        let reserved = *lock(&self.reserved);
+        let report = self.lvm.recent_report()?;
+        let room = self.room(&report, reserved)?;
+        let saturated = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
+        let available = match room.shortage(&self.pool) {
+            Some(_) => 0,
+            None => room.promisable(),
+        };
+        Ok(PoolSpace {
+            size: Some(room.data),
+            free: Some(room.data_free),
+            stored: Some(room.data - room.data_free),
+            shared: None,
+            floor: Some(room.floor),
+            promised: Some(saturated(room.promised - reserved)),
+            reserved: Some(saturated(reserved)),
+            overcommit_percent: Some(room.overcommit_percent),
+            available,
+        })
+    }
+
+    /// `Exhausted` if the thin pool cannot take so many bytes more.
+    pub(super) fn check_takes(&self, id: &VolumeId, bytes: u64) -> Result<()> {
+        let record = self.catalogue.volume_objects().require(id)?;
+        let report = self.lvm.report()?;
+        let room = self.room(&report, 0)?;
+        if room.data_free >= bytes || record.parameters.provisioning == Provisioning::Thick {
+            return Ok(());
+        }
+        Err(Error::exhausted(format!(
+            "cannot write to {}: that may take {} more of the thin pool of pool {}, which has {} free; delete volumes \
+             or snapshots, run fstrim on mounted volumes in which files were deleted, or enlarge it with `lvextend`",
+            record.label(),
+            Bytes(bytes),
+            self.pool,
+            Bytes(room.data_free)
+        )))
+    }
+
     /// Why nothing new is made now, if that is so.
     pub(super) fn shortage(&self) -> Result<Option<String>> {
-        let report = self.lvm.report()?;
+        let report = self.lvm.recent_report()?;
         Ok(self.room(&report, 0)?.shortage(&self.pool))
     }
 

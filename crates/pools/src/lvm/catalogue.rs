@@ -8,6 +8,7 @@ use orlop_model::{
 };
 
 use super::commands::Lvm;
+use super::layout::is_of_tag;
 use super::objects::Objects;
 use super::pool_records::PoolRecords;
 use super::report::{GroupReport, Lv};
@@ -52,12 +53,25 @@ impl LvmCatalogue {
         self.snapshot(id)?.ok_or_else(|| SnapshotRecord::missing(id))
     }
 
+    /// Also one that a command under way has just made.
     pub(super) fn is_own(&self, lv: &Lv) -> bool {
-        self.volumes.holds(&lv.name) || self.snapshots.holds(&lv.name)
+        lv.tags.iter().any(|tag| is_of_tag(tag))
+    }
+
+    pub(super) fn volume_group_records(&self) -> &PoolRecords<VolumeGroupRecord> {
+        &self.volume_groups
+    }
+
+    /// What a start says of records that it cannot use.
+    pub(super) fn log_unusable(&self) {
+        self.volumes.log_unusable();
+        self.snapshots.log_unusable();
+        self.group_snapshots.log_unusable();
+        self.volume_groups.log_unusable();
     }
 
     /// A member of a group snapshot is there when its group is.
-    fn is_visible(&self, snapshot: &SnapshotRecord) -> bool {
+    pub(super) fn is_visible(&self, snapshot: &SnapshotRecord) -> bool {
         snapshot.group.as_ref().is_none_or(|group| self.group_snapshots.holds(group))
     }
 

@@ -1,7 +1,14 @@
-//! Devices of device-mapper that are ours, by the command `dmsetup`.
+//! Devices of device-mapper that are ours: changed by the command `dmsetup`, read from sysfs.
 
-use orlop_model::{Error, Reason, Result};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use orlop_model::{Device, Error, Reason, Result};
+use orlop_sys::device_mapper::MappedDevice;
 use orlop_sys::tool::{self, Ended};
+use rustix::fs::{major, minor};
 
 const DMSETUP: &str = "dmsetup";
 /// Where no udevd makes device nodes, dmsetup does.
@@ -45,6 +52,10 @@ pub(super) fn remove(name: &str) -> Result<()> {
     change("remove", name, &["remove", VERIFY_NODES, name])
 }
 
+pub(super) fn make_node(name: &str) -> Result<()> {
+    change("make the node of", name, &["mknodes", name])
+}
+
 /// Nothing is written to what is below until it is resumed; what was under way is finished. Its filesystem is not frozen
 /// with that, as it may be frozen already.
 pub(super) fn suspend(name: &str) -> Result<()> {
@@ -56,19 +67,88 @@ pub(super) fn resume(name: &str) -> Result<()> {
     change("resume", name, &["resume", name])
 }
 
-/// Their names begin with `prefix`.
+/// Those whose names begin so.
+pub(super) fn named(prefix: &str) -> Result<Vec<MappedDevice>> {
+    orlop_sys::device_mapper::named(prefix)
+        .map_err(|error| Error::failed("list the devices of device-mapper", Reason::of(error)))
+}
+
+/// The names of those that are suspended.
 pub(super) fn suspended(prefix: &str) -> Result<Vec<String>> {
-    let listing = || "list the devices of device-mapper".to_owned();
-    let fields =
-        ["info", "--columns", "--noheadings", "--separator", " ", "--options", "name,suspended"];
-    let ended = tool::run_to_end(DMSETUP, fields)
-        .map_err(|error| Error::failed(listing(), Reason::of(error)))?;
-    if !ended.status.success() {
-        return Err(Error::failed(listing(), said(&ended)));
+    let is_suspended = |device: &MappedDevice| {
+        let state = sysfs_of(device.major, device.minor).join("dm/suspended");
+        fs::read_to_string(state).is_ok_and(|state| state.trim() == "1")
+    };
+    let all = named(prefix)?.into_iter();
+    Ok(all.filter(is_suspended).map(|device| device.name).collect())
+}
+
+/// `None`: there is none of this name, or its node is that of something else.
+pub(super) fn find(name: &str) -> Result<Option<FoundDevice>> {
+    let path = path_of(name);
+    let inspecting = || format!("inspect {}", path.display());
+    let node = match fs::metadata(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        node => node.map_err(|error| Error::failed(inspecting(), Reason::of(error)))?,
+    };
+    if !node.file_type().is_block_device() {
+        return Err(Error::failed(inspecting(), "it is no block device"));
     }
-    let text = String::from_utf8_lossy(&ended.stdout);
-    let names = text.lines().filter_map(|line| line.trim().strip_suffix(" Suspended"));
-    Ok(names.filter(|name| name.starts_with(prefix)).map(str::to_owned).collect())
+    let (major, minor) = (major(node.rdev()), minor(node.rdev()));
+    let sysfs = sysfs_of(major, minor);
+    // Without udevd a node may stay when its device is gone, and the number be given to another.
+    match fs::read_to_string(sysfs.join("dm/name")) {
+        Ok(named) if named.trim_end() == name => {}
+        Ok(_) => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::failed(inspecting(), Reason::of(error))),
+    }
+    Ok(Some(FoundDevice { device: Device { path, major, minor }, sysfs }))
+}
+
+pub(super) fn path_of(name: &str) -> PathBuf {
+    Path::new("/dev/mapper").join(name)
+}
+
+fn sysfs_of(major: u32, minor: u32) -> PathBuf {
+    Path::new("/sys/dev/block").join(format!("{major}:{minor}"))
+}
+
+#[derive(Debug)]
+pub(super) struct FoundDevice {
+    pub(super) device: Device,
+    sysfs: PathBuf,
+}
+
+impl FoundDevice {
+    /// In bytes.
+    pub(super) fn size(&self) -> Result<u64> {
+        let size = self.sysfs.join("size");
+        let reading = || format!("read the size of {}", self.device.path.display());
+        let text = fs::read_to_string(&size)
+            .map_err(|error| Error::failed(reading(), Reason::of(error)))?;
+        let sectors = text.trim().parse::<u64>();
+        let sectors = sectors.map_err(|error| Error::failed(reading(), Reason::of(error)))?;
+        Ok(sectors.saturating_mul(SECTOR))
+    }
+
+    /// Device-mapper's UUIDs of the devices that it shows parts of. One that is no device of device-mapper has none.
+    pub(super) fn uuids_below(&self) -> Vec<String> {
+        let below = fs::read_dir(self.sysfs.join("slaves")).into_iter().flatten().flatten();
+        below.filter_map(|it| fs::read_to_string(it.path().join("dm/uuid")).ok()).collect()
+    }
+}
+
+/// How often a device is open, by programs, mounts and other devices.
+pub(super) fn open_count(name: &str) -> Result<u64> {
+    let reading = || format!("inspect the device {name}");
+    let fields = ["info", "--columns", "--noheadings", "--options", "open", name];
+    let ended = tool::run_to_end(DMSETUP, fields)
+        .map_err(|error| Error::failed(reading(), Reason::of(error)))?;
+    match String::from_utf8_lossy(&ended.stdout).trim().parse() {
+        Ok(count) if ended.status.success() => Ok(count),
+        Ok(_) | Err(_) => Err(Error::failed(reading(), said(&ended))),
+    }
 }
 
 fn change(verb: &str, name: &str, arguments: &[&str]) -> Result<()> {
@@ -79,7 +159,8 @@ fn change(verb: &str, name: &str, arguments: &[&str]) -> Result<()> {
         true => Ok(()),
         false if ended.stderr.contains("Device or resource busy") => {
             Err(Error::precondition(format!(
-                "cannot {}: it is in use; unmount or close it first: `dmsetup ls --tree` and `lsof` show by what",
+                "cannot {}: it, or what it is to show, is in use; unmount or close that first: `dmsetup ls --tree` \
+                 and `lsof` show what it is",
                 doing()
             )))
         }

@@ -4,6 +4,7 @@
 //! now. Callers serialise changes of one object.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::Bound;
 use std::sync::{Arc, RwLock};
 
@@ -34,6 +35,14 @@ enum Entry<R> {
     Foreign,
 }
 
+/// What a doctor has to know of one.
+pub(super) enum ObjectState<R> {
+    Unfinished,
+    Whole(R),
+    Damaged(String),
+    Foreign,
+}
+
 impl<R: TaggedRecord> Entry<R> {
     fn of_lv(id: &R::Id, lv: &Lv) -> Self {
         match LvTags::parse(lv.tags.iter().map(String::as_str)) {
@@ -55,10 +64,7 @@ impl<R: TaggedRecord> Entry<R> {
 
     fn log(&self, id: &R::Id) {
         match self {
-            Self::Damaged(reason) => tracing::error!(
-                kind = R::KIND, %id, reason,
-                "the record is damaged: calls for this object answer DATA_LOSS until it is restored"
-            ),
+            Self::Damaged(reason) => log_damaged(R::KIND, id, reason),
             Self::Foreign => tracing::warn!(
                 kind = R::KIND, %id,
                 "a logical volume has a name of this pool and no tag of Orlop: it is left alone"
@@ -73,11 +79,29 @@ impl<R: TaggedRecord> Objects<R> {
         let entry = |lv: &Lv| {
             let id = id_of::<R>(pool, &lv.name)?;
             let entry = Entry::of_lv(&id, lv);
-            entry.log(&id);
             Some((id, entry))
         };
         let entries = report.volumes.iter().filter_map(entry).collect();
         Self { lvm: Arc::clone(lvm), entries: RwLock::new(entries) }
+    }
+
+    /// What a start says of those that it cannot use.
+    pub(super) fn log_unusable(&self) {
+        read(&self.entries).iter().for_each(|(id, entry)| entry.log(id));
+    }
+
+    /// For a doctor: in the order of their ids, with what is wrong with them.
+    pub(super) fn states(&self) -> Vec<(R::Id, ObjectState<R>)> {
+        let state = |(id, entry): (&R::Id, &Entry<R>)| {
+            let state = match entry {
+                Entry::Unfinished(_) => ObjectState::Unfinished,
+                Entry::Whole(_, record) => ObjectState::Whole(record.clone()),
+                Entry::Damaged(reason) => ObjectState::Damaged(reason.clone()),
+                Entry::Foreign => ObjectState::Foreign,
+            };
+            (id.clone(), state)
+        };
+        read(&self.entries).iter().map(state).collect()
     }
 
     fn entry(&self, id: &R::Id) -> Option<Entry<R>> {
@@ -194,12 +218,6 @@ impl<R: TaggedRecord> Objects<R> {
         }
     }
 
-    /// Has a logical volume of this name a tag of ours?
-    pub(super) fn holds(&self, name: &str) -> bool {
-        let entry = name.parse().ok().and_then(|id| self.entry(&id));
-        entry.is_some_and(|entry| !matches!(entry, Entry::Foreign))
-    }
-
     fn step_from(&self, id: &R::Id, step: Step<'_>) -> Result<()> {
         match self.entry(id) {
             Some(Entry::Unfinished(tags) | Entry::Whole(tags, _)) => self.step(id, &tags, step),
@@ -262,6 +280,13 @@ impl<R: TaggedRecord> Objects<R> {
             Some(entry) => drop(entries.insert(id.clone(), entry)),
         }
     }
+}
+
+pub(super) fn log_damaged(kind: &str, id: &dyn Display, reason: &str) {
+    tracing::error!(
+        kind, %id, reason,
+        "the record is damaged: calls for this object answer DATA_LOSS until it is restored"
+    );
 }
 
 /// `None`: the logical volume is none of these objects of this pool.

@@ -1,71 +1,152 @@
-//! Opening a pool: is the thin pool there, and is it one of Orlop's?
+//! Opening a pool: is the thin pool there, is it one of Orlop's, and does no other daemon use it?
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use orlop_model::{Error, PoolId, Reason, Result, SnapshotId, VolumeId};
+use orlop_model::{Error, PoolId, PoolInfo, Reason, Result, SnapshotId, Topology, VolumeId};
 use orlop_sys::rand::random_bytes;
+use orlop_sys::thaw_helper::{HelperCommand, ThawHelper};
 
+use super::LvmPool;
 use super::capacity::{Limits, LvmCapacity};
 use super::catalogue::LvmCatalogue;
+use super::changed_blocks::ThinMaps;
 use super::commands::Lvm;
-use super::devices::{LinearDevices, resume_suspended};
+use super::devices::{LinearDevices, ensure_nodes, resume_suspended};
+use super::health::LvmHealth;
 use super::layout::{GroupName, OwnTag, own_tag, pool_tag};
+use super::owner::OwnerTags;
+use super::pool_lock::{PoolLock, commands_lock, wait_for_commands};
 use super::provisioner::LvmProvisioner;
 use super::report::{GroupReport, Lv, LvKind};
+use crate::image::Floor;
 
 /// How long a report may take. Another command of LVM may hold the lock for seconds.
-const REPORT_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const REPORT_LIMIT: Duration = Duration::from_secs(60);
 
+/// What the operator says about a pool.
 #[derive(Debug, Clone)]
-pub(super) struct LvmPoolConfig {
+pub struct LvmPoolConfig {
     /// The operator's name for the pool.
-    pub(super) name: String,
-    pub(super) group: String,
-    pub(super) thin_pool: String,
+    pub name: String,
+    /// The volume group.
+    pub group: String,
+    /// The thin pool in it.
+    pub thin_pool: String,
+    pub topology: Topology,
+    pub floor: Floor,
+    /// How much may be promised, in percent of what is there; 100 promises nothing twice.
+    pub overcommit_percent: u32,
     /// May a thin pool that is none of Orlop's become one?
-    pub(super) create: bool,
-    pub(super) limits: Limits,
+    pub create: bool,
+    /// The process that resumes what is suspended for a snapshot, should this one be killed.
+    pub thaw_helper: Option<HelperCommand>,
     /// lvm.conf's, which come before the file; empty but for tests.
-    pub(super) settings: String,
+    pub lvm_settings: String,
 }
 
-/// What the parts of a pool are built on.
-#[derive(Debug)]
-pub(super) struct OpenedGroup {
-    pub(super) id: PoolId,
-    pub(super) lvm: Arc<Lvm>,
-    pub(super) catalogue: Arc<LvmCatalogue>,
-    pub(super) capacity: Arc<LvmCapacity>,
-    pub(super) devices: Arc<LinearDevices>,
-    pub(super) provisioner: LvmProvisioner,
+impl LvmPoolConfig {
+    pub(super) fn lvm(&self) -> Result<Lvm> {
+        let group: GroupName = self.group.parse()?;
+        Ok(Lvm::new(group, &self.lvm_settings, REPORT_LIMIT))
+    }
 }
 
-impl OpenedGroup {
-    /// What an earlier daemon has not finished is removed.
-    pub(super) fn open(config: &LvmPoolConfig) -> Result<Self> {
-        let group: GroupName = config.group.parse()?;
-        let lvm = Arc::new(Lvm::new(group, &config.settings, REPORT_LIMIT));
+impl LvmPool {
+    pub fn open(config: LvmPoolConfig) -> Result<Self> {
+        Self::open_if(config, |_| Ok(()))
+    }
+
+    /// Would [`Self::open`] refuse this before it asks LVM?
+    pub fn check(config: &LvmPoolConfig) -> Result<()> {
+        config.group.parse::<GroupName>().map(drop)
+    }
+
+    /// As [`Self::open`], if the id is not refused: before anything in the pool is changed or attached.
+    pub fn open_if(
+        config: LvmPoolConfig,
+        check: impl FnOnce(&PoolId) -> Result<()>,
+    ) -> Result<Self> {
+        let lvm = Arc::new(config.lvm()?);
         let report = lvm.report()?;
-        let thin_pool = thin_pool(config, &report)?;
-        let id = read_or_write_header(config, &lvm, &report, thin_pool)?;
-        let catalogue = Arc::new(LvmCatalogue::load(&lvm, &id, &report, thin_pool));
+        let thin_pool = thin_pool(&config, &report)?;
+        let lock = PoolLock::take(thin_pool)?;
+        let id = read_or_write_header(&config, &lvm, &report, thin_pool)?;
+        check(&id)?;
+        lock.add(&id)?;
         // First: writers wait for it.
         resume_suspended(&id)?;
-        catalogue.remove_unfinished();
-        let name = &thin_pool.name;
-        let capacity = LvmCapacity::new(&lvm, &catalogue, &config.name, name, config.limits);
-        let devices = LinearDevices::new(&lvm, &catalogue);
-        let provisioner = LvmProvisioner::new(&lvm, &catalogue, &capacity, &devices, name);
-        Ok(Self { id, lvm, catalogue, capacity, devices, provisioner })
+        ensure_nodes(lvm.group(), &id)?;
+        wait_for_commands(&config.name, &id)?;
+        lvm.lock_commands(&commands_lock(&id));
+        ensure_active(&config, &lvm)?;
+        Self::of_parts(
+            &lvm,
+            PoolInfo { id, name: config.name.clone(), topology: config.topology.clone() },
+            lock,
+            config,
+        )
     }
+
+    /// Each component is built on those before it. What an earlier daemon has not finished is removed.
+    fn of_parts(
+        lvm: &Arc<Lvm>,
+        info: PoolInfo,
+        lock: PoolLock,
+        config: LvmPoolConfig,
+    ) -> Result<Self> {
+        // Once more: what commands of the earlier daemon did is in no report of before.
+        let report = lvm.report()?;
+        let thin_pool = thin_pool(&config, &report)?;
+        let catalogue = &Arc::new(LvmCatalogue::load(lvm, &info.id, &report, thin_pool));
+        catalogue.log_unusable();
+        catalogue.remove_unfinished();
+        let owner = OwnerTags::load(lvm, thin_pool);
+        owner.note(&info.name, &info.topology);
+        let limits = Limits { floor: config.floor, overcommit_percent: config.overcommit_percent };
+        let name = &thin_pool.name;
+        let capacity = &LvmCapacity::new(lvm, catalogue, &info.name, name, limits);
+        let helper = config.thaw_helper.map(ThawHelper::new);
+        let devices = &LinearDevices::new(lvm, catalogue, &info.id, &report.group, helper);
+        Ok(Self {
+            provisioner: LvmProvisioner::new(lvm, catalogue, capacity, devices, name),
+            changed_blocks: ThinMaps::new(lvm, catalogue),
+            health: LvmHealth::new(lvm, catalogue, capacity, &info.name, name),
+            info,
+            #[cfg(test)]
+            lvm: Arc::clone(lvm),
+            catalogue: Arc::clone(catalogue),
+            #[cfg(test)]
+            capacity: Arc::clone(capacity),
+            devices: Arc::clone(devices),
+            owner,
+            lock,
+        })
+    }
+}
+
+/// After a reboot it may not be, and its usage is not known then. Its volumes are activated when they are attached.
+fn ensure_active(config: &LvmPoolConfig, lvm: &Lvm) -> Result<()> {
+    let report = lvm.report()?;
+    let thin_pool = thin_pool(config, &report)?;
+    if thin_pool.is_active() {
+        return Ok(());
+    }
+    let lv = lvm.group().lv(&thin_pool.name);
+    let done = lvm.change(|| opening(config), "lvchange", &["--activate", "y", &lv]);
+    // The pool comes later: once it is repaired, or its disks are there.
+    done.map_err(|error| match error {
+        Error::Damaged { reason, .. } => Error::unreachable(opening(config), reason),
+        Error::Failed { doing, reason } => Error::unreachable(doing, reason),
+        other => other,
+    })
 }
 
 fn opening(config: &LvmPoolConfig) -> String {
     format!("open pool {}", config.name)
 }
 
-fn thin_pool<'a>(config: &LvmPoolConfig, report: &'a GroupReport) -> Result<&'a Lv> {
+pub(super) fn thin_pool<'a>(config: &LvmPoolConfig, report: &'a GroupReport) -> Result<&'a Lv> {
     let LvmPoolConfig { group, thin_pool, .. } = config;
     let lv = report.lv(thin_pool).filter(|lv| lv.kind() == LvKind::ThinPool);
     let lv = lv.ok_or_else(|| {
@@ -130,7 +211,7 @@ fn read_or_write_header(
     Ok(id)
 }
 
-fn header(config: &LvmPoolConfig, thin_pool: &Lv) -> Result<Option<PoolId>> {
+pub(super) fn header(config: &LvmPoolConfig, thin_pool: &Lv) -> Result<Option<PoolId>> {
     let damaged =
         |reason: String| Error::damaged(format!("the header of pool {}", config.name), reason);
     let mut found = None;

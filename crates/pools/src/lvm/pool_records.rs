@@ -8,6 +8,7 @@ use orlop_model::{Error, PoolId, Result};
 
 use super::commands::Lvm;
 use super::layout::{OwnTag, own_tag};
+use super::objects::log_damaged;
 use super::record_tags::{TaggedRecord, read_record, tags_of};
 use super::report::Lv;
 use crate::poison::{read, write};
@@ -30,12 +31,6 @@ impl<R: TaggedRecord> PoolRecord<R> {
     fn of(id: &R::Id, tags: BTreeSet<String>) -> Self {
         let pieces: Vec<&str> = tags.iter().filter_map(|tag| piece_of(tag)).collect();
         let record = read_record(id, &pieces);
-        if let Err(reason) = &record {
-            tracing::error!(
-                kind = R::KIND, %id, reason,
-                "the record is damaged: calls for this object answer DATA_LOSS until it is restored"
-            );
-        }
         Self { tags, record }
     }
 }
@@ -59,6 +54,19 @@ impl<R: TaggedRecord> PoolRecords<R> {
             thin_pool: thin_pool.name.clone(),
             entries: RwLock::new(by_id.into_iter().map(entry).collect()),
         }
+    }
+
+    /// What a start says of those that it cannot use.
+    pub(super) fn log_unusable(&self) {
+        self.unreadable().iter().for_each(|(id, reason)| log_damaged(R::KIND, id, reason));
+    }
+
+    /// For a doctor: those whose record cannot be read, and why.
+    pub(super) fn unreadable(&self) -> Vec<(R::Id, String)> {
+        let reason = |(id, entry): (&R::Id, &PoolRecord<R>)| {
+            Some((id.clone(), entry.record.as_ref().err()?.clone()))
+        };
+        read(&self.entries).iter().filter_map(reason).collect()
     }
 
     pub(super) fn get(&self, id: &R::Id) -> Result<Option<R>> {

@@ -7,14 +7,16 @@
 
 mod delete;
 mod group_snapshot_draft;
+mod reclaim;
 mod snapshot_draft;
 mod volume_draft;
 
 use std::sync::Arc;
 
 use orlop_model::{
-    Draft, Error, GroupSnapshotRecord, NewGroupSnapshot, NewSnapshot, NewVolume, Provisioning,
-    Result, SnapshotRecord, VolumeId, VolumeRecord,
+    Draft, Error, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot, NewSnapshot, NewVolume,
+    PoolCapacity, PoolSpace, Provisioner, Provisioning, Result, SnapshotId, SnapshotRecord,
+    VolumeId, VolumeRecord,
 };
 
 use super::capacity::{Demand, LvmCapacity};
@@ -52,26 +54,8 @@ impl LvmProvisioner {
         }
     }
 
-    pub(super) fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
-        Ok(Box::new(LvmVolumeDraft::begin(self, new)?))
-    }
-
-    pub(super) fn begin_snapshot(
-        &self,
-        new: &NewSnapshot,
-    ) -> Result<Box<dyn Draft<SnapshotRecord>>> {
-        Ok(Box::new(LvmSnapshotDraft::begin(self, new, None)?))
-    }
-
-    pub(super) fn begin_group_snapshot(
-        &self,
-        new: &NewGroupSnapshot,
-    ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
-        Ok(Box::new(LvmGroupSnapshotDraft::begin(self, new)?))
-    }
-
     /// A crash between both leaves a logical volume that is larger than its record says; the repeated call finds that.
-    pub(super) fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {
+    fn grow(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {
         let mut record = self.catalogue.volume_objects().require(id)?;
         if bytes <= record.capacity_bytes {
             return Ok(record);
@@ -97,6 +81,77 @@ impl LvmProvisioner {
         }
         let size = format!("{bytes}b");
         self.lvm.change(growing, "lvextend", &["--size", &size, &self.lvm.group().lv(&name)])
+    }
+}
+
+impl Provisioner for LvmProvisioner {
+    fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
+        self.capacity.available(provisioning)
+    }
+
+    fn space(&self) -> Result<PoolSpace> {
+        self.capacity.space()
+    }
+
+    fn used_bytes(&self, id: &VolumeId) -> Result<u64> {
+        let report = self.lvm.report()?;
+        self.used_in(&report, id)
+    }
+
+    fn used_bytes_of(&self, ids: &[VolumeId]) -> Vec<Result<u64>> {
+        match self.lvm.recent_report() {
+            Ok(report) => ids.iter().map(|id| self.used_in(&report, id)).collect(),
+            Err(error) => ids.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    fn check_takes(&self, id: &VolumeId, bytes: u64) -> Result<()> {
+        self.capacity.check_takes(id, bytes)
+    }
+
+    fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
+        Ok(Box::new(LvmVolumeDraft::begin(self, new)?))
+    }
+
+    fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>> {
+        Ok(Box::new(LvmSnapshotDraft::begin(self, new, None)?))
+    }
+
+    fn begin_group_snapshot(
+        &self,
+        new: &NewGroupSnapshot,
+    ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
+        Ok(Box::new(LvmGroupSnapshotDraft::begin(self, new)?))
+    }
+
+    /// LVM suspends the source of a thin snapshot.
+    fn has_atomic_copies(&self) -> bool {
+        true
+    }
+
+    /// All members are suspended before the first is copied.
+    fn has_atomic_groups(&self) -> bool {
+        true
+    }
+
+    fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {
+        self.grow(id, bytes)
+    }
+
+    fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()> {
+        self.reclaim(id)
+    }
+
+    fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {
+        self.delete_volume(id)
+    }
+
+    fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
+        self.delete_snapshot(id)
+    }
+
+    fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
+        self.delete_group_snapshot(id)
     }
 }
 

@@ -53,14 +53,19 @@ pub(super) fn tags_of<R: TaggedRecord>(key: &str, record: &R) -> Result<Vec<Stri
         let writing = format!("write the record of {} {}", R::KIND, record.id());
         Error::failed(writing, Reason::of(error))
     })?;
-    let checksum = checksum(record.id(), &text);
+    Ok(tags_of_text(key, record.id(), &text))
+}
+
+/// The same of a text in the characters of tags; [`joined`] reads it.
+pub(super) fn tags_of_text(key: &str, id: &impl Display, text: &str) -> Vec<String> {
+    let checksum = checksum(id, text);
     // All of it is ASCII.
     let pieces: Vec<&[u8]> = text.as_bytes().chunks(LONGEST_PIECE).collect();
     let tag = |(index, piece): (usize, &&[u8])| {
         let piece = String::from_utf8_lossy(piece);
         piece_tag(key, &format!("{index}/{}:{checksum}:{piece}", pieces.len()))
     };
-    Ok(pieces.iter().enumerate().map(tag).collect())
+    pieces.iter().enumerate().map(tag).collect()
 }
 
 /// The error says why the pieces are no record of `id`.
@@ -99,7 +104,11 @@ impl<'a> Piece<'a> {
     }
 }
 
-fn joined<'a>(id: &impl Display, pieces: &[&'a str]) -> std::result::Result<String, String> {
+/// The error says why the pieces are no text that was written with this id.
+pub(super) fn joined<'a>(
+    id: &impl Display,
+    pieces: &[&'a str],
+) -> std::result::Result<String, String> {
     let parse = |piece: &'a str| {
         Piece::parse(piece).ok_or_else(|| format!("its tag {piece:?} is malformed"))
     };

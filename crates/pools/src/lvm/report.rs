@@ -14,9 +14,8 @@ const FIELDS: [(&str, &str); 5] = [
     ),
     (
         "lv",
-        "lv_name,lv_uuid,lv_size,lv_tags,lv_layout,pool_lv,lv_permissions,lv_active,lv_device_open,\
-         lv_kernel_major,lv_kernel_minor,lv_health_status,lv_metadata_size,data_percent,\
-         metadata_percent",
+        "lv_name,lv_uuid,lv_size,lv_tags,lv_layout,pool_lv,lv_permissions,lv_active,\
+         lv_health_status,lv_metadata_size,data_percent,metadata_percent",
     ),
     ("seg", "lv_name,segtype,thin_id,chunk_size,zero"),
     // LVM leaves no part out. Of these there may be many for each volume, so the less the better.
@@ -131,12 +130,6 @@ pub(super) struct Lv {
     permissions: String,
     #[serde(rename = "lv_active")]
     active: String,
-    #[serde(rename = "lv_device_open")]
-    open: String,
-    #[serde(rename = "lv_kernel_major", deserialize_with = "number")]
-    major: i64,
-    #[serde(rename = "lv_kernel_minor", deserialize_with = "number")]
-    minor: i64,
     /// Empty if all is well.
     #[serde(rename = "lv_health_status")]
     pub(super) health: String,
@@ -173,18 +166,9 @@ impl Lv {
         !self.active.is_empty() && self.active != "unknown"
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.open == "open"
-    }
-
     /// `read-only-override` is that of the kernel alone.
     pub(super) fn is_read_only(&self) -> bool {
         self.permissions.starts_with("read-only")
-    }
-
-    /// The numbers of its device, while it is active.
-    pub(super) fn device(&self) -> Option<(u32, u32)> {
-        Some((self.major.try_into().ok()?, self.minor.try_into().ok()?))
     }
 }
 
@@ -257,6 +241,24 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Share>, D::Error> 
 fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let text = String::deserialize(from)?;
     Ok(text.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect())
+}
+
+/// Of a volume group without anything in it.
+#[cfg(test)]
+pub(super) fn sample_report(revision: u64) -> GroupReport {
+    let group = Group {
+        name: "vg".to_owned(),
+        uuid: String::new(),
+        revision,
+        extent: 4 << 20,
+        size: 0,
+        free: 0,
+        metadata_area: 0,
+        metadata_area_free: 0,
+        missing_disks: 0,
+        exported: String::new(),
+    };
+    GroupReport { group, volumes: Vec::new(), segments: Vec::new() }
 }
 
 #[cfg(test)]

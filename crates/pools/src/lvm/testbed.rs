@@ -3,6 +3,8 @@
 //! Where the kernel has no device mapper, LVM still keeps the books: it makes logical volumes, and activates none. Tests
 //! that need devices run in the guest of tests/guest, and return at once elsewhere.
 
+mod test_pool;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,16 +15,16 @@ use std::time::{Duration, Instant};
 use orlop_model::{
     AccessMode, AccessType, CapabilitySet, Consistency, FormatState, GroupSnapshotId,
     GroupSnapshotRecord, IoLimits, NameDigest, PoolId, SnapshotId, SnapshotRecord, Timestamp,
-    VolumeCapability, VolumeId, VolumeParameters, VolumeRecord,
+    Topology, VolumeCapability, VolumeId, VolumeParameters, VolumeRecord,
 };
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::tool;
 use tempfile::TempDir;
 
-use super::capacity::Limits;
 use super::commands::Lvm;
 use super::open::LvmPoolConfig;
 use crate::image::Floor;
+pub(super) use test_pool::TestPool;
 
 pub(super) const MIB: u64 = 1 << 20;
 /// Of the volume groups here.
@@ -98,9 +100,12 @@ impl Testbed {
             name: "test".to_owned(),
             group: self.group.clone(),
             thin_pool: "tp".to_owned(),
+            topology: Topology::default(),
+            floor: Floor::Percent(0),
+            overcommit_percent: 100,
             create,
-            limits: Limits { floor: Floor::Percent(0), overcommit_percent: 100 },
-            settings: self.settings(),
+            thaw_helper: None,
+            lvm_settings: self.settings(),
         }
     }
 
@@ -131,6 +136,10 @@ impl Testbed {
         }
         create.push(&self.group);
         self.run("lvcreate", &create);
+    }
+
+    pub(super) fn disk(&self, number: usize) -> String {
+        self.disks[number].path().display().to_string()
     }
 
     /// As if it were pulled out.

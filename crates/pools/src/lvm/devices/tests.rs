@@ -1,17 +1,17 @@
 //! In the guest of tests/guest, as volumes have to become devices.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-use orlop_model::VolumeRecord;
+use orlop_model::{Provisioner, VolumeRecord};
 
 use super::*;
-use crate::lvm::open::OpenedGroup;
+use crate::lvm::LvmPool;
 use crate::lvm::testbed::{MIB, Testbed, volume};
 
 /// A pool with one volume, which is detached when it goes out of scope.
 struct Attached {
-    opened: OpenedGroup,
+    opened: LvmPool,
     id: VolumeId,
     bed: Testbed,
 }
@@ -20,9 +20,9 @@ impl Attached {
     fn new() -> Option<Self> {
         let bed = Testbed::with_devices(1)?;
         bed.create_thin_pool("tp", 64 * MIB);
-        let opened = OpenedGroup::open(&bed.config(true)).unwrap();
+        let opened = LvmPool::open(bed.config(true)).unwrap();
         let mut record = volume("a");
-        record.id = VolumeId::new(opened.id.clone(), record.id.digest().clone());
+        record.id = VolumeId::new(opened.info.id.clone(), record.id.digest().clone());
         // LVM makes 8 MiB of it.
         record.capacity_bytes = 5 * MIB;
         let thin_pool = format!("{}/tp", bed.group);
@@ -103,7 +103,7 @@ fn volume_that_a_killed_daemon_suspended_is_resumed() {
     let Some(pool) = Attached::new() else { return };
     assert!(pool.devices().suspend(&pool.id).unwrap().is_none(), "it is not attached");
     let device = pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
-    let suspended = || device_mapper::suspended(&prefix(&pool.opened.id)).unwrap().len();
+    let suspended = || device_mapper::suspended(&prefix(&pool.opened.info.id)).unwrap().len();
     let guard = pool.devices().suspend(&pool.id).unwrap();
     assert_eq!(suspended(), 1);
     drop(guard);
@@ -112,7 +112,93 @@ fn volume_that_a_killed_daemon_suspended_is_resumed() {
     // As if it were killed then.
     std::mem::forget(pool.devices().suspend(&pool.id).unwrap());
     assert_eq!(suspended(), 1);
-    OpenedGroup::open(&pool.bed.config(false)).unwrap();
+    pool.opened.close();
+    LvmPool::open(pool.bed.config(false)).unwrap();
     assert_eq!(suspended(), 0);
     File::options().write(true).open(&device.path).unwrap().write_all_at(&[1; 4096], 0).unwrap();
+}
+
+/// As the helper process does, when the pipe ends that the daemon holds.
+#[test]
+fn thaw_helper_resumes_what_a_killed_daemon_suspended() {
+    let Some(pool) = Attached::new() else { return };
+    let device = pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+    let suspended = || device_mapper::suspended(&prefix(&pool.opened.info.id)).unwrap().len();
+    std::mem::forget(pool.devices().suspend(&pool.id).unwrap());
+    assert_eq!(suspended(), 1);
+    let message = format!("+{}\0", device.path.display());
+    orlop_sys::thaw_helper::run(format!("{message}-{}\0", device.path.display()).as_bytes());
+    assert_eq!(suspended(), 1, "it was unregistered");
+    orlop_sys::thaw_helper::run(message.as_bytes());
+    assert_eq!(suspended(), 0);
+}
+
+#[test]
+fn logical_volume_in_use_by_hand_is_not_attached_or_deleted() {
+    let Some(pool) = Attached::new() else { return };
+    let lv = pool.bed.lvm().group().lv(&pool.id);
+    pool.bed.run("lvchange", &["--activate", "y", "--ignoreactivationskip", &lv]);
+    let path = pool.bed.lvm().group().device_path(&pool.id.to_string());
+    let open = File::open(&path).unwrap();
+    let refused = pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap_err();
+    assert!(matches!(&refused, Error::Precondition(_)), "{refused:?}");
+    assert!(refused.to_string().contains(&format!("process {}", std::process::id())), "{refused}");
+    let refused = pool.opened.provisioner.ensure_no_volume(&pool.id);
+    assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
+    assert!(pool.opened.catalogue.volume_objects().require(&pool.id).is_ok(), "it is whole still");
+    drop(open);
+    pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+    // Opened by hand while it is attached: the device goes, and the rest stays.
+    let open = File::open(&path).unwrap();
+    pool.devices().ensure_detached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+    assert!(pool.is_active());
+    assert_eq!(pool.devices().attached_volumes().unwrap(), []);
+    drop(open);
+}
+
+#[test]
+fn device_with_a_bound_node_is_in_use() {
+    let Some(pool) = Attached::new() else { return };
+    let device = pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let point = directory.path().join("node");
+    File::create(&point).unwrap();
+    let (from, to) = (device.path.display().to_string(), point.display().to_string());
+    orlop_sys::tool::run("mount", ["--bind", &from, &to]).unwrap();
+    let refused = pool.devices().try_detach_unused(&pool.id, DeviceAccess::ReadWrite);
+    orlop_sys::tool::run("umount", [&to]).unwrap();
+    assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
+    pool.devices().try_detach_unused(&pool.id, DeviceAccess::ReadWrite).unwrap();
+    assert_eq!(pool.devices().attached(&pool.id, DeviceAccess::ReadWrite).unwrap(), None);
+}
+
+#[test]
+fn missing_nodes_are_made_when_the_pool_is_opened() {
+    let Some(pool) = Attached::new() else { return };
+    let device = pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+    let lv = pool.bed.lvm().group().device_path(&pool.id.to_string());
+    for node in [&device.path, &lv] {
+        fs::remove_file(node).unwrap();
+    }
+    pool.opened.close();
+    let next = LvmPool::open(pool.bed.config(false)).unwrap();
+    let found = next.devices.attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+    assert_eq!(found, Some(device));
+    assert!(lv.exists());
+}
+
+#[test]
+fn node_of_a_device_that_is_gone_is_no_device() {
+    let Some(pool) = Attached::new() else { return };
+    let device = pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+    let name = DeviceAccess::ReadOnly.mapped_name(&pool.id);
+    // As of a device whose number another one has by now.
+    let stale = device_mapper::path_of(&name);
+    let number = (device.major.to_string(), device.minor.to_string());
+    let stale = stale.display().to_string();
+    orlop_sys::tool::run("mknod", [&stale, "b", &number.0, &number.1]).unwrap();
+    let found = pool.devices().attached(&pool.id, DeviceAccess::ReadOnly);
+    fs::remove_file(&stale).unwrap();
+    assert_eq!(found.unwrap(), None);
+    assert!(pool.devices().attached(&pool.id, DeviceAccess::ReadWrite).unwrap().is_some());
 }

@@ -1,12 +1,15 @@
 //! On thin pools of real LVM.
 
+mod disks;
+mod restart;
+
 use orlop_model::Catalogue;
 
 use super::*;
 use crate::lvm::testbed::{MIB, Testbed};
 
 fn refusal(bed: &Testbed, create: bool) -> String {
-    OpenedGroup::open(&bed.config(create)).unwrap_err().to_string()
+    LvmPool::open(bed.config(create)).unwrap_err().to_string()
 }
 
 #[test]
@@ -15,25 +18,29 @@ fn thin_pool_becomes_a_pool_once_and_keeps_its_id() {
     assert!(refusal(&bed, true).contains("has no thin pool tp"));
     bed.create_thin_pool("tp", 64 * MIB);
     assert!(refusal(&bed, false).contains("does not allow a new one"));
-    let opened = OpenedGroup::open(&bed.config(true)).unwrap();
-    assert_eq!(OpenedGroup::open(&bed.config(false)).unwrap().id, opened.id);
+    let id = LvmPool::open(bed.config(true)).unwrap().info.id.clone();
+    assert_eq!(LvmPool::id_of(&bed.config(false)).unwrap().as_ref(), Some(&id));
+    let opened = LvmPool::open(bed.config(false)).unwrap();
+    assert_eq!(opened.info.id, id);
     assert_eq!(opened.catalogue.volumes(None, 0).unwrap(), []);
+    assert!(refusal(&bed, false).contains("another process uses this pool"));
 
     let lv = opened.lvm.group().lv(&"tp");
+    opened.close();
     bed.run("lvchange", &["--addtag", "orlop1:pool:89abcdef", &lv]);
     assert!(refusal(&bed, true).contains("remove the wrong tag"));
     bed.run("lvchange", &["--deltag", "orlop1:pool:89abcdef", &lv]);
 
     // The header is lost while there are volumes.
-    let volume = format!("v-{}-0123456789abcdef0123456789abcdef", opened.id);
+    let volume = format!("v-{}-0123456789abcdef0123456789abcdef", id);
     let create = ["-an", "--virtualsize", "64m", "--thinpool", "tp", "--name", &volume];
     let create = [&create[..], &["--addtag", "orlop1:whole", &bed.group]].concat();
     bed.run("lvcreate", &create);
-    let header = pool_tag(&opened.id);
+    let header = pool_tag(&id);
     bed.run("lvchange", &["--deltag", &header, &lv]);
     assert!(refusal(&bed, true).contains(&format!("--addtag {header} {lv}")));
     bed.run("lvchange", &["--addtag", &header, &lv]);
-    OpenedGroup::open(&bed.config(false)).unwrap();
+    LvmPool::open(bed.config(false)).unwrap();
 }
 
 #[test]
@@ -44,5 +51,5 @@ fn thin_pool_that_does_not_zero_is_refused() {
     bed.run("lvchange", &["--zero", "n", &lv]);
     assert!(refusal(&bed, true).contains("--zero y"));
     bed.run("lvchange", &["--zero", "y", &lv]);
-    OpenedGroup::open(&bed.config(true)).unwrap();
+    LvmPool::open(bed.config(true)).unwrap();
 }

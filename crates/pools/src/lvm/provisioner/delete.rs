@@ -5,7 +5,7 @@ use orlop_model::{Error, GroupSnapshotId, Result, SnapshotId, VolumeId};
 use super::LvmProvisioner;
 
 impl LvmProvisioner {
-    pub(super) fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {
+    pub(super) fn delete_volume(&self, id: &VolumeId) -> Result<()> {
         let volumes = self.catalogue.volume_objects();
         if volumes.get(id)?.is_some() {
             // Before it is marked: what is in use stays as it is.
@@ -14,7 +14,7 @@ impl LvmProvisioner {
         volumes.ensure_gone(id)
     }
 
-    pub(super) fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
+    pub(super) fn delete_snapshot(&self, id: &SnapshotId) -> Result<()> {
         let snapshots = self.catalogue.snapshot_objects();
         match snapshots.get(id)?.and_then(|record| record.group) {
             Some(group) if self.catalogue.group_snapshot_records().holds(&group) => {
@@ -29,7 +29,7 @@ impl LvmProvisioner {
     }
 
     /// The record first: a crash after it leaves members that are not visible, and are removed when the pool is opened.
-    pub(super) fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
+    pub(super) fn delete_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
         self.catalogue.group_snapshot_records().remove(id)?;
         let snapshots = self.catalogue.snapshot_objects();
         let of_group = snapshots.records().filter(|record| record.group.as_ref() == Some(id));

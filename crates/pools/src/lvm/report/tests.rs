@@ -10,7 +10,7 @@ const REPORT: &str = r#"
   "lv": [
     {"lv_name":"plain", "lv_uuid":"bok9E9-Hwa6-fZBg-H2MS-8Hs0-39yz-IFvOQo", "lv_size":"8388608", "lv_tags":"",
       "lv_layout":"linear", "pool_lv":"", "lv_permissions":"unknown", "lv_active":"unknown",
-      "lv_device_open":"unknown", "lv_kernel_major":"-1", "lv_kernel_minor":"-1", "lv_health_status":"",
+      "lv_health_status":"",
       "lv_metadata_size":"", "data_percent":"", "metadata_percent":""}],
   "pvseg": [{"pvseg_start":"0"}],
   "seg": [{"lv_name":"plain", "segtype":"linear", "thin_id":"", "chunk_size":"0", "zero":"unknown"}]
@@ -26,15 +26,15 @@ const THIN: &str = r#"
   "lv": [
     {"lv_name":"s-ro", "lv_uuid":"6jYLGR-2g2W-OmeZ-vlBm-BzO1-BAEC-UoJLDn", "lv_size":"1073741824",
       "lv_tags":"orlop1:draft", "lv_layout":"thin,sparse", "pool_lv":"tp", "lv_permissions":"read-only",
-      "lv_active":"", "lv_device_open":"unknown", "lv_kernel_major":"-1", "lv_kernel_minor":"-1",
+      "lv_active":"", 
       "lv_health_status":"", "lv_metadata_size":"", "data_percent":"", "metadata_percent":""},
     {"lv_name":"tp", "lv_uuid":"dQ31yE-qmQr-WMZn-ctmC-9pP6-vYz9-pHGiRL", "lv_size":"268435456", "lv_tags":"x,y",
       "lv_layout":"thin,pool", "pool_lv":"", "lv_permissions":"writeable", "lv_active":"active",
-      "lv_device_open":"open", "lv_kernel_major":"253", "lv_kernel_minor":"2", "lv_health_status":"out_of_data",
+      "lv_health_status":"out_of_data",
       "lv_metadata_size":"4194304", "data_percent":"12.94", "metadata_percent":"11.43"},
     {"lv_name":"v1", "lv_uuid":"wH8Yoh-77GG-LIgp-1Ylj-70KB-E6Lm-L6JQ4o", "lv_size":"2147483648",
       "lv_tags":"orlop1:whole", "lv_layout":"thin,sparse", "pool_lv":"tp", "lv_permissions":"writeable",
-      "lv_active":"active", "lv_device_open":"open", "lv_kernel_major":"253", "lv_kernel_minor":"4",
+      "lv_active":"active", 
       "lv_health_status":"", "lv_metadata_size":"", "data_percent":"1.61", "metadata_percent":""}],
   "pvseg": [{"pvseg_start":"0"}, {"pvseg_start":"1"}, {"pvseg_start":"65"}, {"pvseg_start":"66"}],
   "seg": [
@@ -48,8 +48,8 @@ fn volumes_without_devices_are_read() {
     let report = GroupReport::parse(REPORT.as_bytes()).unwrap();
     assert_eq!((report.group.revision, report.group.free), (12, 117_440_512));
     let lv = report.lv("plain").unwrap();
-    assert_eq!((lv.kind(), lv.device(), lv.data_used), (LvKind::Thick, None, None));
-    assert!(!lv.is_active() && !lv.is_open() && !lv.is_read_only());
+    assert_eq!((lv.kind(), lv.data_used), (LvKind::Thick, None));
+    assert!(!lv.is_active() && !lv.is_read_only());
     assert!(lv.tags.is_empty());
     assert_eq!(report.segments[0].kind, "linear");
 }
@@ -58,16 +58,16 @@ fn volumes_without_devices_are_read() {
 fn thin_pool_and_volumes_in_it_are_read() {
     let report = GroupReport::parse(THIN.as_bytes()).unwrap();
     let pool = report.lv("tp").unwrap();
-    assert_eq!((pool.kind(), pool.device()), (LvKind::ThinPool, Some((253, 2))));
+    assert_eq!(pool.kind(), LvKind::ThinPool);
     assert_eq!((pool.metadata_size, pool.health.as_str()), (Some(4 << 20), "out_of_data"));
     assert_eq!(pool.tags, ["x", "y"]);
     // 12.94 % of 4096 chunks are 530.02.
     assert_eq!(pool.data_used.map(|used| used.of(pool.size).div_ceil(65536)), Some(531));
     let volume = report.lv("v1").unwrap();
     assert_eq!((volume.kind(), volume.thin_pool.as_str()), (LvKind::Thin, "tp"));
-    assert!(volume.is_active() && volume.is_open() && !volume.is_read_only());
+    assert!(volume.is_active() && !volume.is_read_only());
     let snapshot = report.lv("s-ro").unwrap();
-    assert!(snapshot.is_read_only() && !snapshot.is_active() && snapshot.device().is_none());
+    assert!(snapshot.is_read_only() && !snapshot.is_active());
     let [of_snapshot, of_pool, of_volume] = report.segments.as_slice() else {
         panic!("{:?}", report.segments)
     };

@@ -1,0 +1,78 @@
+//! Devices that are suspended while snapshots of several volumes are taken: writes to them wait.
+//!
+//! The call resumes them. If the daemon is killed, its thaw helper does; if there is none, the next start.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use orlop_model::{PoolId, Result};
+use orlop_sys::thaw_helper::ThawHelper;
+
+use super::super::device_mapper;
+use super::prefix;
+
+/// Resumed when dropped.
+pub(in crate::lvm) struct SuspendedDevice {
+    name: String,
+    path: PathBuf,
+    helper: Option<Arc<ThawHelper>>,
+}
+
+impl SuspendedDevice {
+    pub(super) fn suspend(
+        name: String,
+        path: PathBuf,
+        helper: Option<&Arc<ThawHelper>>,
+    ) -> Result<Self> {
+        // Before it is suspended: it is resumed even if it is not known whether it is.
+        let suspended = Self { name, path, helper: helper.map(Arc::clone) };
+        if let Some(helper) = &suspended.helper {
+            warn_without_helper(helper.register(&suspended.path));
+        }
+        device_mapper::suspend(&suspended.name)?;
+        Ok(suspended)
+    }
+}
+
+impl Drop for SuspendedDevice {
+    fn drop(&mut self) {
+        if let Err(error) = device_mapper::resume(&self.name) {
+            tracing::error!(
+                device = self.name,
+                %error,
+                "cannot resume a device that was suspended for a snapshot: writes to it wait; `dmsetup resume` ends that"
+            );
+            return;
+        }
+        if let Some(helper) = &self.helper {
+            warn_without_helper(helper.unregister(&self.path));
+        }
+    }
+}
+
+fn warn_without_helper(outcome: orlop_sys::Result<()>) {
+    if let Err(error) = outcome {
+        tracing::warn!(
+            %error,
+            "no thaw helper: if this process is killed in the middle of a snapshot, the volume's writers wait for its \
+             restart"
+        );
+    }
+}
+
+/// What a daemon suspended that was killed.
+pub(in crate::lvm) fn resume_suspended(pool: &PoolId) -> Result<()> {
+    for device in device_mapper::suspended(&prefix(pool))? {
+        match device_mapper::resume(&device) {
+            Ok(()) => {
+                tracing::warn!(device, "resumed a volume that an earlier daemon had suspended");
+            }
+            Err(error) => tracing::error!(
+                device,
+                %error,
+                "cannot resume a volume that an earlier daemon had suspended: writes to it wait"
+            ),
+        }
+    }
+    Ok(())
+}
