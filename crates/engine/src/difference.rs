@@ -37,6 +37,9 @@ pub(crate) fn parameters_differ(there: &VolumeParameters, asked: &VolumeParamete
         let (there, asked) = (there.provisioning.as_str(), asked.provisioning.as_str());
         return differs("its parameter provisioning", there, asked);
     }
+    if there.lvm != asked.lvm {
+        return differs("its layout on disks", there.lvm, asked.lvm);
+    }
     "its parameter mkfsOptions is another one than is asked for".to_owned()
 }
 

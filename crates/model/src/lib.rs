@@ -40,7 +40,9 @@ pub use host::{
 };
 pub use id::{GroupSnapshotId, NameDigest, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 pub use name::ObjectName;
-pub use parameters::{IoLimits, IoLimitsChange, Provisioning, VolumeParameters};
+pub use parameters::{
+    IoLimits, IoLimitsChange, LvmLayout, Provisioning, RaidLevel, VolumeParameters,
+};
 pub use path::TargetPath;
 pub use pool::{
     ByteRange, Catalogue, ChangedBlocks, DeviceOnOtherFile, Devices, Draft, Footprint, Health,

@@ -1,11 +1,14 @@
 //! StorageClass parameters and the limits that can be changed while a volume is in use.
 
+mod lvm_layout;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::capability::FsType;
 use crate::error::{Error, Result};
+pub use lvm_layout::{LvmLayout, RaidLevel};
 
 /// When space is taken from the pool: as data is written, or all at once at creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -33,6 +36,9 @@ pub struct VolumeParameters {
     pub provisioning: Provisioning,
     /// Arguments for mkfs, from [`MKFS_OPTIONS`].
     pub mkfs_options: Vec<String>,
+    /// Of a thick volume in an lvm pool.
+    #[serde(default, skip_serializing_if = "LvmLayout::is_default")]
+    pub lvm: LvmLayout,
 }
 
 /// Orchestrators put what they know of the claim under these prefixes, into parameters as well
@@ -76,6 +82,7 @@ impl VolumeParameters {
         for (key, value) in parameters {
             parsed.set(&mut limits, key, value)?;
         }
+        parsed.check_layout()?;
         Ok((parsed, limits))
     }
 
@@ -86,7 +93,8 @@ impl VolumeParameters {
         let set = |(key, value): (&String, &String)| {
             parsed.set(&mut IoLimitsChange::default(), key, value).err()
         };
-        let refused = parameters.iter().filter_map(set).collect();
+        let mut refused: Vec<Error> = parameters.iter().filter_map(set).collect();
+        refused.extend(parsed.check_layout().err());
         (parsed, refused)
     }
 
@@ -95,11 +103,38 @@ impl VolumeParameters {
             "pool" => self.pool = Some(parse_pool(value)?),
             "provisioning" => self.provisioning = parse_provisioning(value)?,
             "mkfsOptions" => self.mkfs_options = parse_mkfs_options(value)?,
+            other if lvm_layout::KEYS.contains(&other) => self.lvm.set(other, value)?,
             other if is_foreign_key(other) => {}
             other if LIMITS.contains(&other) => limits.set(other, value)?,
-            other => return Err(unknown(other, &[&FIXED[..], &LIMITS].concat())),
+            other => {
+                return Err(unknown(other, &[&FIXED[..], &lvm_layout::KEYS, &LIMITS].concat()));
+            }
         }
         Ok(())
+    }
+
+    /// Thin volumes lie as their thin pool does.
+    fn check_layout(&self) -> Result<()> {
+        self.lvm.check()?;
+        match (self.lvm.given(), self.provisioning) {
+            (Some(key), Provisioning::Thin) => Err(Error::invalid(
+                "parameters",
+                format!(
+                    "{key} is for thick volumes: thin ones lie as the thin pool of their lvm pool does; add \
+                     provisioning: thick, or set it for the thin pool in the daemon's configuration"
+                ),
+            )),
+            (Some(_) | None, Provisioning::Thin | Provisioning::Thick) => Ok(()),
+        }
+    }
+
+    /// For a pool of another kind than lvm.
+    pub fn check_no_layout(&self, pool: &str, kind: &str) -> Result<()> {
+        let refused = |key| {
+            let reason = format!("{key} is for lvm pools, and pool {pool} is of kind {kind}");
+            Error::invalid("parameters", reason)
+        };
+        self.lvm.given().map_or(Ok(()), |key| Err(refused(key)))
     }
 
     /// Refuses mkfs arguments of another filesystem at creation, not at the first mount.

@@ -80,8 +80,8 @@ fn manual_lists_the_mkfs_options() {
 #[test]
 fn unknown_key_error_lists_the_known_keys() {
     let refused = |key| VolumeParameters::parse(&map(&[(key, "xfs")])).unwrap_err().to_string();
-    let all = "takes pool, provisioning, mkfsOptions, readIops, writeIops, readBytesPerSecond, \
-               writeBytesPerSecond";
+    let all = "takes pool, provisioning, mkfsOptions, raid, mirrors, stripes, stripeSize, readIops, \
+               writeIops, readBytesPerSecond, writeBytesPerSecond";
     assert!(refused("colour").ends_with(all), "{}", refused("colour"));
     for key in ["fsType", "fstype", "FSType", "filesystem"] {
         let text = refused(key);

@@ -183,6 +183,7 @@ struct ImageVolumeDraft {
 impl ImageVolumeDraft {
     fn begin(pool: &ImageProvisioner, new: &NewVolume) -> Result<Self> {
         pool.directory.check_takes_data()?;
+        new.parameters.check_no_layout(pool.directory.name(), "image")?;
         // A damaged volume keeps its name until an operator has inspected it.
         pool.catalogue.volume_index().get(&new.id)?;
         if new.parameters.provisioning == Provisioning::Thick {

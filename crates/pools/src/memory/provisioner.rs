@@ -2,8 +2,8 @@
 
 use orlop_model::{
     ALLOCATION_UNIT, Draft, Error, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot,
-    NewSnapshot, NewVolume, PoolCapacity, PoolSpace, Provisioner, Provisioning, Result, SnapshotId,
-    SnapshotRecord, VolumeId, VolumeRecord,
+    NewSnapshot, NewVolume, Pool, PoolCapacity, PoolSpace, Provisioner, Provisioning, Result,
+    SnapshotId, SnapshotRecord, VolumeId, VolumeRecord,
 };
 
 use super::MemoryPool;
@@ -34,6 +34,7 @@ impl Provisioner for MemoryPool {
 
     fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
         lock(&self.state).fault("begin_volume")?;
+        new.parameters.check_no_layout(self.name(), "memory")?;
         Ok(Box::new(MemoryVolumeDraft::begin(&self.state, new)?))
     }
 

@@ -2,9 +2,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use orlop_model::{
     AccessMode, AccessType, CapabilitySet, Consistency, ContentSource, ControllerPublication,
-    FormatState, FsType, FsUuid, GroupSnapshotId, IoLimits, MountAccess, MountFlags, PoolId,
-    Provisioning, ReaderState, SnapshotId, Timestamp, VolumeCapability, VolumeGroupId, VolumeId,
-    VolumeParameters,
+    FormatState, FsType, FsUuid, GroupSnapshotId, IoLimits, LvmLayout, MountAccess, MountFlags,
+    PoolId, Provisioning, RaidLevel, ReaderState, SnapshotId, Timestamp, VolumeCapability,
+    VolumeGroupId, VolumeId, VolumeParameters,
 };
 use proptest::prelude::*;
 
@@ -83,10 +83,16 @@ fn parameters() -> impl Strategy<Value = VolumeParameters> {
     let provisioning = prop::sample::select(vec![Provisioning::Thin, Provisioning::Thick]);
     let options = prop::collection::vec("-[a-zA-Z]|[a-z0-9,=^.]{1,40}", 0..40);
     let pool = prop::option::of("[a-z]{1,9}");
-    (pool, provisioning, options).prop_map(|(pool, provisioning, mkfs_options)| VolumeParameters {
-        pool,
-        provisioning,
-        mkfs_options,
+    let raid = prop::option::of(prop::sample::select(RaidLevel::ALL.to_vec()));
+    let numbers = any::<(Option<u32>, Option<u32>, Option<u64>)>();
+    let layout = (raid, numbers).prop_map(|(raid, (mirrors, stripes, stripe_size))| LvmLayout {
+        raid,
+        mirrors,
+        stripes,
+        stripe_size,
+    });
+    (pool, provisioning, options, layout).prop_map(|(pool, provisioning, mkfs_options, lvm)| {
+        VolumeParameters { pool, provisioning, mkfs_options, lvm }
     })
 }
 
@@ -292,4 +298,17 @@ fn record_of_a_later_version_is_refused() {
     let tags = tags_of(RECORD, &record).unwrap();
     let refused = read::<VolumeRecord>(&record.id, &tags).unwrap_err();
     assert!(refused.contains("version 2"), "{refused}");
+}
+
+/// A record without a layout is as it was before there were any.
+#[test]
+fn parameters_of_before_layouts_are_read_and_written_as_they_were() {
+    let before = r#"{"pool":null,"provisioning":"thick","mkfs_options":[]}"#;
+    let mut parameters: VolumeParameters = serde_json::from_str(before).unwrap();
+    assert_eq!(parameters.lvm, LvmLayout::default());
+    assert_eq!(serde_json::to_string(&parameters).unwrap(), before);
+    parameters.lvm.raid = Some(RaidLevel::Raid10);
+    parameters.lvm.stripe_size = Some(1 << 20);
+    let text = serde_json::to_string(&parameters).unwrap();
+    assert!(text.ends_with(r#""lvm":{"raid":"raid10","stripe_size":1048576}}"#), "{text}");
 }

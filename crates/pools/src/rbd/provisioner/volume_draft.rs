@@ -62,6 +62,7 @@ enum CapturedContent {
 
 impl RbdVolumeDraft {
     pub(super) fn begin(pool: &RbdProvisioner, new: &NewVolume) -> Result<Self> {
+        new.parameters.check_no_layout(&pool.info.name, "rbd")?;
         match new.parameters.provisioning {
             Provisioning::Thin => {}
             Provisioning::Thick => {
