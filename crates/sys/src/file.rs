@@ -15,6 +15,7 @@ mod remove;
 mod restore;
 mod small;
 mod unused;
+mod zero;
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -50,6 +51,7 @@ pub use remove::remove_tree;
 pub use restore::{EmptyEntry, EntryKind, is_still_at, restore_empty};
 pub use small::{read_at_most, read_small, read_small_no_link};
 pub use unused::try_truncate_unused;
+pub use zero::zero_range;
 
 use crate::error::{Context, Result};
 
