@@ -195,6 +195,9 @@ pub struct PoolSpace {
     /// What calls that are under way will promise.
     pub reserved: Option<u64>,
     pub overcommit_percent: Option<u32>,
+    /// Of the metadata that says where data is, where that has a size of its own and can fill up before the data does.
+    pub metadata_size: Option<u64>,
+    pub metadata_used: Option<u64>,
     /// What can still be promised to thin volumes.
     pub available: u64,
 }

@@ -264,6 +264,8 @@ impl Ledger {
             promised: Some(saturated(self.promised)),
             reserved: Some(saturated(self.reserved)),
             overcommit_percent: Some(self.overcommit_percent),
+            metadata_size: None,
+            metadata_used: None,
             available: 0,
         }
     }
