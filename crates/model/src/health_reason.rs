@@ -44,12 +44,14 @@ pub enum HealthReason {
     FilesystemErrors,
     PoolReadOnly,
     PoolFull,
+    /// It works, with fewer copies of its data than it was made with.
+    RedundancyLost,
     /// A program that Orlop needs on this node.
     ToolMissing,
 }
 
 impl HealthReason {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::BackingFileMissing,
         Self::BackingFileReplaced,
         Self::BackingFileTruncated,
@@ -68,6 +70,7 @@ impl HealthReason {
         Self::FilesystemErrors,
         Self::PoolReadOnly,
         Self::PoolFull,
+        Self::RedundancyLost,
         Self::ToolMissing,
     ];
 
@@ -91,6 +94,7 @@ impl HealthReason {
             Self::FilesystemErrors => "FilesystemErrors",
             Self::PoolReadOnly => "PoolReadOnly",
             Self::PoolFull => "PoolFull",
+            Self::RedundancyLost => "RedundancyLost",
             Self::ToolMissing => "ToolMissing",
         }
     }
@@ -115,6 +119,7 @@ impl HealthReason {
             | Self::FilesystemErrors
             | Self::PoolReadOnly
             | Self::PoolFull
+            | Self::RedundancyLost
             | Self::ToolMissing => Severity::Degraded,
         }
     }
