@@ -17,11 +17,14 @@ mod changed_blocks;
 mod commands;
 mod device_mapper;
 mod devices;
+mod extension;
 mod failure;
 mod health;
 mod inspect;
 mod layout;
+mod lv_health;
 mod lv_state;
+mod making;
 mod objects;
 mod open;
 mod owner;
@@ -35,6 +38,9 @@ mod tag_text;
 mod testbed;
 #[cfg(test)]
 mod tests;
+mod thick_layout;
+mod thin_status;
+mod watch;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +49,9 @@ use orlop_model::{
     Catalogue, ChangedBlocks, Devices, Health, Pool, PoolInfo, Provisioner, Result, Shared,
 };
 
+pub use extension::Extension;
 pub use inspect::Inspection;
+pub use making::{NewThinPool, ThinPoolSize};
 pub use open::LvmPoolConfig;
 
 #[cfg(test)]
@@ -57,6 +65,7 @@ use health::LvmHealth;
 use owner::OwnerTags;
 use pool_lock::PoolLock;
 use provisioner::LvmProvisioner;
+use watch::PoolWatch;
 
 /// Open, it holds the pool's lock: no other daemon on this machine uses the thin pool.
 #[derive(Debug)]
@@ -72,6 +81,7 @@ pub struct LvmPool {
     changed_blocks: ThinMaps,
     health: LvmHealth,
     owner: OwnerTags,
+    watch: PoolWatch,
     lock: PoolLock,
 }
 
@@ -89,6 +99,7 @@ impl LvmPool {
 
     /// For an orderly end, when no thread does anything in the pool any more.
     pub fn close(&self) {
+        self.watch.stop();
         self.lock.release();
     }
 }

@@ -160,13 +160,18 @@ impl LinearDevices {
         }
     }
 
-    fn deactivate_unattached(&self, id: &VolumeId) -> Result<()> {
+    pub(super) fn deactivate_unattached(&self, id: &VolumeId) -> Result<()> {
         let name = self.lvm.group().device_name(&id.to_string());
         if self.is_any_attached(id)? || device_mapper::find(&name)?.is_none() {
             return Ok(());
         }
         let arguments = ["--activate", "n", &self.lvm.group().lv(id)];
         self.lvm.change(|| format!("detach volume {id}"), "lvchange", &arguments)
+    }
+
+    /// The device of its logical volume, for what the pool itself does with that, also while the volume is attached.
+    pub(super) fn activate(&self, id: &VolumeId) -> Result<Device> {
+        Ok(self.ensure_active(id, DeviceAccess::ReadOnly)?.device)
     }
 
     /// Before it is deleted. `Precondition` if anything has it open, also its logical volume.

@@ -14,6 +14,7 @@ use orlop_model::{
 use super::capacity::LvmCapacity;
 use super::catalogue::LvmCatalogue;
 use super::commands::Lvm;
+use super::lv_health::problem_of_lv;
 use super::report::{GroupReport, Lv};
 use crate::recorded::Recorded;
 use storage_probe::PoolProbe;
@@ -123,19 +124,7 @@ impl LvmHealth {
             );
             return Some(Problem::new(HealthReason::BackingFileTruncated, text));
         }
-        match lv.health.as_str() {
-            "" => None,
-            "partial" => {
-                let text = format!(
-                    "a disk of {path} is missing, and with it a part of its data; attach the disk: `pvs` shows which"
-                );
-                Some(Problem::new(HealthReason::DeviceErrors, text))
-            }
-            other => {
-                let text = format!("LVM reports of {path}: {other}");
-                Some(Problem::new(HealthReason::DeviceErrors, text))
-            }
-        }
+        problem_of_lv(self.lvm.group(), lv)
     }
 }
 
@@ -266,7 +255,8 @@ pub(super) fn missing_disks(lvm: &Lvm, report: &GroupReport) -> Option<Problem> 
     (missing > 0).then(|| {
         let text = format!(
             "{missing} of the disks of the volume group {group} are missing, and LVM changes little in it until they \
-             are back; attach them: `pvs` shows which"
+             are back; attach them: `pvs` shows which. If one is lost, run `lvconvert --repair` for each volume with \
+             copies or parity, and then `vgreduce --removemissing {group}`"
         );
         Problem::new(HealthReason::PoolReadOnly, text)
     })

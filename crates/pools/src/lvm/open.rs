@@ -13,12 +13,15 @@ use super::catalogue::LvmCatalogue;
 use super::changed_blocks::ThinMaps;
 use super::commands::Lvm;
 use super::devices::{LinearDevices, ensure_nodes, resume_suspended};
+use super::extension::Extension;
 use super::health::LvmHealth;
 use super::layout::{GroupName, OwnTag, own_tag, pool_tag};
+use super::making::{Making, NewThinPool};
 use super::owner::OwnerTags;
 use super::pool_lock::{PoolLock, commands_lock, wait_for_commands};
 use super::provisioner::LvmProvisioner;
 use super::report::{GroupReport, Lv, LvKind};
+use super::watch::PoolWatch;
 use crate::image::Floor;
 
 /// How long a report may take. Another command of LVM may hold the lock for seconds.
@@ -37,8 +40,12 @@ pub struct LvmPoolConfig {
     pub floor: Floor,
     /// How much may be promised, in percent of what is there; 100 promises nothing twice.
     pub overcommit_percent: u32,
-    /// May a thin pool that is none of Orlop's become one?
+    /// May a thin pool that is none of Orlop's become one, and one be made where there is none?
     pub create: bool,
+    /// What is made then.
+    pub new_thin_pool: NewThinPool,
+    /// `None`: the thin pool stays as large as it is.
+    pub extension: Option<Extension>,
     /// The process that resumes what is suspended for a snapshot, should this one be killed.
     pub thaw_helper: Option<HelperCommand>,
     /// lvm.conf's, which come before the file; empty but for tests.
@@ -68,7 +75,10 @@ impl LvmPool {
         check: impl FnOnce(&PoolId) -> Result<()>,
     ) -> Result<Self> {
         let lvm = Arc::new(config.lvm()?);
-        let report = lvm.report()?;
+        let mut report = lvm.report()?;
+        if ensure_made(&config, &lvm, &report)? {
+            report = lvm.report()?;
+        }
         let thin_pool = thin_pool(&config, &report)?;
         let lock = PoolLock::take(thin_pool)?;
         let id = read_or_write_header(&config, &lvm, &report, thin_pool)?;
@@ -103,11 +113,17 @@ impl LvmPool {
         catalogue.remove_unfinished();
         let owner = OwnerTags::load(lvm, thin_pool);
         owner.note(&info.name, &info.topology);
-        let limits = Limits { floor: config.floor, overcommit_percent: config.overcommit_percent };
+        let limits = Limits {
+            floor: config.floor,
+            overcommit_percent: config.overcommit_percent,
+            extension: config.extension,
+        };
         let name = &thin_pool.name;
         let capacity = &LvmCapacity::new(lvm, catalogue, &info.name, name, limits);
+        capacity.warn_of_when_full();
         let helper = config.thaw_helper.map(ThawHelper::new);
         let devices = &LinearDevices::new(lvm, catalogue, &info.id, &report.group, helper);
+        let watch = PoolWatch::start(&info.name, capacity)?;
         Ok(Self {
             provisioner: LvmProvisioner::new(lvm, catalogue, capacity, devices, name),
             changed_blocks: ThinMaps::new(lvm, catalogue),
@@ -120,6 +136,7 @@ impl LvmPool {
             capacity: Arc::clone(capacity),
             devices: Arc::clone(devices),
             owner,
+            watch,
             lock,
         })
     }
@@ -142,6 +159,17 @@ fn ensure_active(config: &LvmPoolConfig, lvm: &Lvm) -> Result<()> {
     })
 }
 
+fn ensure_made(config: &LvmPoolConfig, lvm: &Lvm, report: &GroupReport) -> Result<bool> {
+    let making = Making {
+        pool: &config.name,
+        thin_pool: &config.thin_pool,
+        new: &config.new_thin_pool,
+        extension: config.extension.as_ref(),
+        lvm,
+    };
+    if config.create { making.ensure_made(report) } else { Ok(false) }
+}
+
 fn opening(config: &LvmPoolConfig) -> String {
     format!("open pool {}", config.name)
 }
@@ -150,10 +178,17 @@ pub(super) fn thin_pool<'a>(config: &LvmPoolConfig, report: &'a GroupReport) -> 
     let LvmPoolConfig { group, thin_pool, .. } = config;
     let lv = report.lv(thin_pool).filter(|lv| lv.kind() == LvKind::ThinPool);
     let lv = lv.ok_or_else(|| {
-        let reason = format!(
-            "the volume group {group} has no thin pool {thin_pool}; correct the configuration, or make it: `lvcreate \
-             --type thin-pool --size SIZE --name {thin_pool} {group}`"
-        );
+        let reason = match report.lv(thin_pool) {
+            None => format!(
+                "the volume group {group} has no thin pool {thin_pool}; correct the configuration, or make it: \
+                 `lvcreate --type thin-pool --size SIZE --name {thin_pool} {group}`"
+            ),
+            Some(_) => format!(
+                "{group}/{thin_pool} is no thin pool; correct the configuration, or rename it. If the machine went down \
+                 while Orlop made the thin pool, it holds nothing: `lvs --all {group}` shows its parts, to be removed \
+                 with `lvremove`"
+            ),
+        };
         Error::failed(opening(config), reason)
     })?;
     let zeroes = |name: &str| {

@@ -1,14 +1,15 @@
 //! Making, growing and removing volumes and snapshots.
 //!
-//! A volume without a source is there with its record after one command of LVM, or not at all. A snapshot, or a volume
+//! A thin volume without a source is there with its record after one command of LVM, or not at all. A snapshot, or a volume
 //! that is made from one or from another volume, is a thin snapshot: a draft from its point-in-time copy on, with no name
-//! that anything would find, until one command makes it whole. Abandoned drafts are removed when they are
-//! dropped, or when the pool is opened next.
+//! that anything would find, until one command makes it whole. A thick volume is a draft until it is zeroed (`thick.rs`).
+//! Abandoned drafts are removed when they are dropped, or when the pool is opened next.
 
 mod delete;
 mod group_snapshot_draft;
 mod reclaim;
 mod snapshot_draft;
+mod thick;
 mod volume_draft;
 
 use std::sync::Arc;
@@ -60,10 +61,18 @@ impl LvmProvisioner {
         if bytes <= record.capacity_bytes {
             return Ok(record);
         }
-        check_thin(&record, "grown")?;
-        let _reservation =
-            self.capacity.try_reserve(Demand::Thin(bytes - record.capacity_bytes))?;
+        let demand = match record.parameters.provisioning {
+            Provisioning::Thin => Demand::Thin(bytes - record.capacity_bytes),
+            Provisioning::Thick => {
+                self.thick_demand(&record.parameters.lvm, record.capacity_bytes, bytes)?
+            }
+        };
+        let _reservation = self.capacity.try_reserve(demand)?;
         self.ensure_lv_holds(&id.to_string(), bytes, || format!("grow {}", record.label()))?;
+        match record.parameters.provisioning {
+            Provisioning::Thin => {}
+            Provisioning::Thick => self.zero(&record, record.capacity_bytes..bytes)?,
+        }
         record.capacity_bytes = bytes;
         self.catalogue.volume_objects().replace(&record)?;
         Ok(record)
@@ -152,16 +161,6 @@ impl Provisioner for LvmProvisioner {
 
     fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
         self.delete_group_snapshot(id)
-    }
-}
-
-fn check_thin(volume: &VolumeRecord, what: &str) -> Result<()> {
-    match volume.parameters.provisioning {
-        Provisioning::Thin => Ok(()),
-        Provisioning::Thick => Err(Error::precondition(format!(
-            "cannot have {} {what}: it is thick, and an lvm pool does that with thin volumes only",
-            volume.label()
-        ))),
     }
 }
 

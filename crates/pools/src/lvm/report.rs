@@ -44,6 +44,8 @@ pub(super) struct GroupReport {
     pub(super) group: Group,
     pub(super) volumes: Vec<Lv>,
     pub(super) segments: Vec<Segment>,
+    /// How many physical volumes it has.
+    pub(super) disks: usize,
 }
 
 impl GroupReport {
@@ -55,7 +57,7 @@ impl GroupReport {
             .map_err(|parts| format!("it is about {} volume groups", parts.len()))?;
         let [group] = <[Group; 1]>::try_from(part.vg)
             .map_err(|groups| format!("it names {} volume groups", groups.len()))?;
-        Ok(Self { group, volumes: part.lv, segments: part.seg })
+        Ok(Self { group, volumes: part.lv, segments: part.seg, disks: part.pv.len() })
     }
 
     pub(super) fn lv(&self, name: &str) -> Option<&Lv> {
@@ -75,7 +77,13 @@ struct Part {
     lv: Vec<Lv>,
     #[serde(default)]
     seg: Vec<Segment>,
+    #[serde(default)]
+    pv: Vec<Disk>,
 }
+
+/// Only counted.
+#[derive(Deserialize)]
+struct Disk {}
 
 /// In bytes.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
@@ -170,6 +178,12 @@ impl Lv {
     pub(super) fn is_read_only(&self) -> bool {
         self.permissions.starts_with("read-only")
     }
+
+    /// Has it copies of its data, or parity?
+    pub(super) fn is_redundant(&self) -> bool {
+        const LEVELS: [&str; 5] = ["raid1", "raid4", "raid5", "raid6", "raid10"];
+        self.layout.iter().any(|layout| LEVELS.contains(&layout.as_str()) || layout == "mirror")
+    }
 }
 
 #[derive(Debug, Deserialize, PartialEq, Eq)]
@@ -258,7 +272,7 @@ pub(super) fn sample_report(revision: u64) -> GroupReport {
         missing_disks: 0,
         exported: String::new(),
     };
-    GroupReport { group, volumes: Vec::new(), segments: Vec::new() }
+    GroupReport { group, volumes: Vec::new(), segments: Vec::new(), disks: 0 }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use orlop_sys::tool;
 use tempfile::TempDir;
 
 use super::commands::Lvm;
+use super::making::{NewThinPool, ThinPoolSize};
 use super::open::LvmPoolConfig;
 use crate::image::Floor;
 pub(super) use test_pool::TestPool;
@@ -104,6 +105,8 @@ impl Testbed {
             floor: Floor::Percent(0),
             overcommit_percent: 100,
             create,
+            new_thin_pool: NewThinPool { size: ThinPoolSize::Bytes(0), ..NewThinPool::default() },
+            extension: None,
             thaw_helper: None,
             lvm_settings: self.settings(),
         }
@@ -145,6 +148,24 @@ impl Testbed {
     /// As if it were pulled out.
     pub(super) fn pull_disk(&mut self) -> PathBuf {
         self.disks.pop().unwrap().image.clone()
+    }
+
+    pub(super) fn first_disk(&self) -> String {
+        self.disks[0].path().display().to_string()
+    }
+
+    /// The last one: whatever is read from it or written to it fails from now on.
+    pub(super) fn break_disk(&self) {
+        let disk = self.disks.last().unwrap();
+        File::options().write(true).open(&disk.image).unwrap().set_len(0).unwrap();
+    }
+
+    /// A blank disk, with its path.
+    pub(super) fn plug_in_new(&mut self) -> String {
+        let image = self.directory.path().join(format!("disk{}", self.disks.len()));
+        File::create_new(&image).unwrap().set_len(256 * MIB).unwrap();
+        self.plug_in(&image);
+        self.disks.last().unwrap().path().display().to_string()
     }
 
     /// Of the first disk, to be plugged in as another.

@@ -1,5 +1,13 @@
 //! What the guest of tests/guest has, and other machines may not: volumes that become devices.
 
+mod extension;
+mod fixture;
+mod full;
+mod full_metadata;
+mod making;
+mod raid;
+mod thick;
+
 use super::report::LvKind;
 use super::testbed::{MIB, Testbed};
 

@@ -17,7 +17,11 @@ impl InspectedPool<'_> {
         if let Some(problem) = missing_disks(&self.lvm, self.report) {
             self.found(by_hand("disk-missing", subject.clone(), problem.message));
         }
-        let limits = Limits { floor: config.floor, overcommit_percent: config.overcommit_percent };
+        let limits = Limits {
+            floor: config.floor,
+            overcommit_percent: config.overcommit_percent,
+            extension: config.extension,
+        };
         let (lvm, catalogue) = (&self.lvm, &self.catalogue);
         let capacity = LvmCapacity::new(lvm, catalogue, &config.name, &self.thin_pool.name, limits);
         if let Ok(Some(shortage)) = capacity.shortage() {

@@ -11,7 +11,9 @@ impl LvmProvisioner {
             // Before it is marked: what is in use stays as it is.
             self.devices.ensure_no_device(id)?;
         }
-        volumes.ensure_gone(id)
+        let gone = volumes.ensure_gone(id);
+        self.capacity.forget_numbers();
+        gone
     }
 
     pub(super) fn delete_snapshot(&self, id: &SnapshotId) -> Result<()> {
@@ -24,7 +26,11 @@ impl LvmProvisioner {
                 ))
             }
             // A member without its group is an orphan.
-            Some(_) | None => snapshots.ensure_gone(id),
+            Some(_) | None => {
+                let gone = snapshots.ensure_gone(id);
+                self.capacity.forget_numbers();
+                gone
+            }
         }
     }
 
@@ -36,6 +42,7 @@ impl LvmProvisioner {
         for member in of_group.collect::<Vec<_>>() {
             snapshots.ensure_gone(&member.id)?;
         }
+        self.capacity.forget_numbers();
         Ok(())
     }
 }

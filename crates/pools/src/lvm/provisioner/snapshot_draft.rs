@@ -4,8 +4,9 @@ use std::time::SystemTime;
 
 use orlop_model::{Draft, GroupSnapshotId, NewSnapshot, Result, SnapshotRecord, Timestamp};
 
+use super::LvmProvisioner;
+use super::thick::check_thin;
 use super::volume_draft::INACTIVE;
-use super::{LvmProvisioner, check_thin};
 use crate::lvm::capacity::{Demand, Reservation};
 use crate::lvm::devices::SuspendedDevice;
 use crate::recorded::new_snapshot_record;

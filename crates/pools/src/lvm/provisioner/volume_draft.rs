@@ -2,7 +2,8 @@
 
 use orlop_model::{ContentSource, Draft, Error, NewVolume, Provisioning, Result, VolumeRecord};
 
-use super::{LvmProvisioner, check_thin};
+use super::LvmProvisioner;
+use super::thick::check_thin;
 use crate::lvm::capacity::{Demand, Reservation};
 use crate::recorded::new_volume_record;
 
@@ -31,18 +32,21 @@ impl LvmVolumeDraft {
         // A damaged volume keeps its name until an operator has inspected it.
         pool.catalogue.volume_objects().get(&new.id)?;
         let record = new_volume_record(new);
-        match new.parameters.provisioning {
-            Provisioning::Thin => {}
-            Provisioning::Thick => {
-                let reason = "lvm pools make thin ones only, as yet".to_owned();
-                return Err(Error::NotOffered("a thick volume", reason));
+        let source = match (&new.source, new.parameters.provisioning) {
+            (None, _) => Source::Blank,
+            (Some(source), Provisioning::Thin) => {
+                Source::Copied(pool.copied_lv(source, new.capacity_bytes)?)
             }
-        }
-        let source = match &new.source {
-            None => Source::Blank,
-            Some(source) => Source::Copied(pool.copied_lv(source, new.capacity_bytes)?),
+            (Some(_), Provisioning::Thick) => {
+                let reason = "an lvm pool copies into thin volumes only, as thin snapshots; leave out provisioning: thick";
+                return Err(Error::NotOffered("a copy as a thick volume", reason.to_owned()));
+            }
         };
-        let reservation = pool.capacity.try_reserve(Demand::Thin(new.capacity_bytes))?;
+        let demand = match new.parameters.provisioning {
+            Provisioning::Thin => Demand::Thin(new.capacity_bytes),
+            Provisioning::Thick => pool.thick_demand(&new.parameters.lvm, 0, new.capacity_bytes)?,
+        };
+        let reservation = pool.capacity.try_reserve(demand)?;
         Ok(Self { pool: pool.clone(), record, source, _reservation: reservation })
     }
 
@@ -92,7 +96,10 @@ impl Draft<VolumeRecord> for LvmVolumeDraft {
     fn commit(mut self: Box<Self>) -> Result<VolumeRecord> {
         self.capture()?;
         match self.source {
-            Source::Blank => self.create_blank()?,
+            Source::Blank => match self.record.parameters.provisioning {
+                Provisioning::Thin => self.create_blank()?,
+                Provisioning::Thick => self.pool.create_thick(&self.record)?,
+            },
             Source::Copied(_) | Source::Captured | Source::Committed => {
                 let (name, label) = (self.record.id.to_string(), self.record.label());
                 let creating = || format!("create {label}");

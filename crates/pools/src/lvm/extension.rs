@@ -1,0 +1,162 @@
+//! Enlarging the thin pool within its volume group, if the configuration allows that.
+//!
+//! LVM's own way is dmeventd, with thresholds in lvm.conf. Here the pool does it: no further daemon has to run, and what
+//! was enlarged is known at once. Metadata goes before data, as a pool without metadata needs a repair, and one without data
+//! only space. Each step is one `lvextend`, which LVM does or does not do.
+
+use std::sync::{Arc, Mutex};
+
+use orlop_model::{Bytes, Result};
+
+use super::commands::Lvm;
+use super::making::ThinPoolSize;
+use super::report::Group;
+use super::thin_status::{ThinStatus, Usage};
+use crate::poison::lock;
+
+/// What LVM gives dm-thin at most (`DM_THIN_MAX_METADATA_SIZE`): 15.81 GiB.
+pub(super) const MOST_METADATA: u64 = 16_192 << 20;
+
+/// Of the volume group, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Extents {
+    /// The size of one.
+    pub(super) size: u64,
+    /// Of all that are free.
+    pub(super) free: u64,
+}
+
+impl Extents {
+    pub(super) fn of(group: &Group) -> Self {
+        Self { size: group.extent.max(1), free: group.free }
+    }
+
+    fn whole_up(self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.size).saturating_mul(self.size)
+    }
+
+    fn whole_down(self, bytes: u64) -> u64 {
+        bytes / self.size * self.size
+    }
+}
+
+/// How a thin pool grows within its volume group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extension {
+    /// It is enlarged when more than this much of its data or metadata is used.
+    pub at_percent: u32,
+    /// By how much; in percent of its size.
+    pub by: ThinPoolSize,
+    /// Its data grows no further, in bytes.
+    pub limit: Option<u64>,
+}
+
+impl Extension {
+    fn step(&self, size: u64, extents: Extents) -> u64 {
+        extents.whole_up(self.by.of(size).max(1))
+    }
+
+    /// How much the data can still grow: so much of the free extents as leaves the metadata, and its spare, one step.
+    pub(super) fn room(&self, status: &ThinStatus, extents: Extents) -> u64 {
+        let for_metadata = self.metadata_step(status.metadata, extents).saturating_mul(2);
+        let free = extents.free.saturating_sub(for_metadata);
+        let limit = self.limit.unwrap_or(u64::MAX).saturating_sub(status.data.size);
+        extents.whole_down(free.min(limit))
+    }
+
+    /// 0: it has all that dm-thin can use, or no extent is free. LVM keeps as much space for a repair, so it is twice that
+    /// of which the volume group has to have enough.
+    fn metadata_step(&self, metadata: Usage, extents: Extents) -> u64 {
+        // A size in bytes is meant for the data.
+        let step = match self.by {
+            ThinPoolSize::Percent(_) => self.step(metadata.size, extents),
+            ThinPoolSize::Bytes(_) => extents.whole_up(metadata.size / 4 + 1),
+        };
+        let most = extents.whole_down(MOST_METADATA.saturating_sub(metadata.size));
+        step.min(most).min(extents.whole_down(extents.free / 2))
+    }
+
+    /// What crosses the threshold, the metadata first; `least` is what the data has to grow at least.
+    fn next(&self, status: &ThinStatus, extents: Extents, least: u64) -> Option<Growth> {
+        let metadata = self.metadata_step(status.metadata, extents);
+        if status.metadata.is_above(self.at_percent) && metadata > 0 {
+            return Some(Growth::Metadata(metadata));
+        }
+        let wanted = match status.data.is_above(self.at_percent) || least > 0 {
+            true => self.step(status.data.size, extents).max(least),
+            false => 0,
+        };
+        let bytes = extents.whole_up(wanted).min(self.room(status, extents));
+        (bytes > 0).then_some(Growth::Data(bytes))
+    }
+
+    /// Does the pool come near what crosses the threshold?
+    pub(super) fn is_near(&self, status: &ThinStatus) -> bool {
+        let near = self.at_percent.saturating_sub(10);
+        status.data.is_above(near) || status.metadata.is_above(near)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Growth {
+    Data(u64),
+    Metadata(u64),
+}
+
+#[derive(Debug)]
+pub(super) struct ThinPoolExtender {
+    lvm: Arc<Lvm>,
+    pool: String,
+    thin_pool: String,
+    policy: Extension,
+    /// One at a time: the next judges by what this one has made of the pool.
+    running: Mutex<()>,
+}
+
+impl ThinPoolExtender {
+    pub(super) fn new(lvm: &Arc<Lvm>, pool: &str, thin_pool: &str, policy: Extension) -> Self {
+        Self {
+            lvm: Arc::clone(lvm),
+            pool: pool.to_owned(),
+            thin_pool: thin_pool.to_owned(),
+            policy,
+            running: Mutex::default(),
+        }
+    }
+
+    pub(super) fn policy(&self) -> &Extension {
+        &self.policy
+    }
+
+    /// `false`: there is nothing to enlarge, or no way to. Otherwise it may have to be asked again, as one step was done.
+    /// `numbers` are read while no other step is under way.
+    pub(super) fn try_step(
+        &self,
+        least: u64,
+        numbers: impl FnOnce() -> Result<(ThinStatus, Extents)>,
+    ) -> Result<bool> {
+        let _alone = lock(&self.running);
+        let (status, extents) = numbers()?;
+        let Some(growth) = self.policy.next(&status, extents, least) else { return Ok(false) };
+        let (option, bytes, before) = match growth {
+            Growth::Data(bytes) => ("--size", bytes, status.data),
+            Growth::Metadata(bytes) => ("--poolmetadatasize", bytes, status.metadata),
+        };
+        let (size, lv) = (format!("+{bytes}b"), self.lvm.group().lv(&self.thin_pool));
+        let enlarging = || format!("enlarge the thin pool of pool {}", self.pool);
+        self.lvm.change(enlarging, "lvextend", &[option, &size, &lv])?;
+        tracing::info!(
+            pool = self.pool,
+            thin_pool = %lv,
+            option,
+            by = %Bytes(bytes),
+            used = %Bytes(before.used),
+            of = %Bytes(before.size),
+            "enlarged the thin pool"
+        );
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests;
