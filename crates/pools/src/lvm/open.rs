@@ -152,10 +152,12 @@ fn ensure_active(config: &LvmPoolConfig, lvm: &Lvm) -> Result<()> {
     let lv = lvm.group().lv(&thin_pool.name);
     let done = lvm.change(|| opening(config), "lvchange", &["--activate", "y", &lv]);
     // The pool comes later: once it is repaired, or its disks are there.
-    done.map_err(|error| match error {
-        Error::Damaged { reason, .. } => Error::unreachable(opening(config), reason),
-        Error::Failed { doing, reason } => Error::unreachable(doing, reason),
-        other => other,
+    done.map_err(|error| {
+        let is_lasting = matches!(error, Error::Damaged { .. } | Error::Failed { .. });
+        match is_lasting {
+            true => Error::unreachable(opening(config), Reason::of(error)),
+            false => error,
+        }
     })
 }
 

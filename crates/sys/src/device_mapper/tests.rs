@@ -54,8 +54,8 @@ fn devices_are_found_with_what_is_below_and_above() {
     let upper_at = upper.found().unwrap();
     assert_ne!((at.major, at.minor), (upper_at.major, upper_at.minor));
     assert!(!at.is_read_only);
-    assert_eq!(upper_at.below().unwrap(), [at.clone()]);
-    assert_eq!(at.above().unwrap(), [upper_at.clone()]);
+    assert_eq!(upper_at.below().unwrap(), std::slice::from_ref(&at));
+    assert_eq!(at.above().unwrap(), std::slice::from_ref(&upper_at));
     assert!(at.below().unwrap().is_empty() && upper_at.above().unwrap().is_empty());
     assert!(named("orlop-sys-other").unwrap().is_empty());
 }

@@ -49,10 +49,10 @@ impl InspectedRecord for SnapshotRecord {
 
 impl InspectedPool<'_> {
     /// The records that can be read, and the ids of all that are there, in order.
-    pub(super) fn inspect_objects<R: InspectedRecord>(&mut self) -> (Vec<R>, Vec<R::Id>)
+    pub(super) fn inspect_objects<R>(&mut self) -> (Vec<R>, Vec<R::Id>)
     where
+        R: InspectedRecord,
         R::Id: 'static,
-        R: 'static,
     {
         let (mut records, mut ids) = (Vec::new(), Vec::new());
         let catalogue = Arc::clone(&self.catalogue);

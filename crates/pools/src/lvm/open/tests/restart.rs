@@ -50,13 +50,14 @@ fn what_was_begun_is_finished_or_removed_and_the_rest_stays() {
     assert_eq!(pool.lv_names().len(), 7);
 
     let pool = pool.reopen();
-    assert_eq!(volumes(&pool), [kept.clone()]);
+    assert_eq!(volumes(&pool), std::slice::from_ref(&kept));
     let snapshots: Vec<SnapshotRecord> = pool.opened.catalogue.snapshots(None, 0).unwrap();
-    assert_eq!(snapshots, [taken.clone()]);
+    assert_eq!(snapshots, std::slice::from_ref(&taken));
     assert_eq!(pool.lv_names().len(), 2);
     // In use all the time.
     let device = pool.opened.devices.attached(&kept.id, DeviceAccess::ReadWrite).unwrap().unwrap();
-    assert_eq!(pool.opened.devices.attached_volumes().unwrap(), [kept.id.clone()]);
+    let attached = pool.opened.devices.attached_volumes().unwrap();
+    assert_eq!(attached, std::slice::from_ref(&kept.id));
     File::options().write(true).open(&device.path).unwrap().write_all_at(&[6; 4096], MIB).unwrap();
     assert_eq!((pool.read(&kept.id), pool.read_snapshot(&taken.id)), (6, 5));
 }
@@ -119,7 +120,7 @@ fn what_is_not_orlops_is_never_touched() {
 
     let pool = pool.reopen();
     assert_eq!(pool.lv_names(), before);
-    assert_eq!(volumes(&pool), [volume.clone()]);
+    assert_eq!(volumes(&pool), std::slice::from_ref(&volume));
     assert_eq!(pool.opened.catalogue.snapshot(&named).unwrap(), None);
     // To make one of that name is refused, and to delete it does nothing.
     let refused =
