@@ -95,8 +95,11 @@ fn described(kernel_name: &OsStr) -> Result<Option<MappedDevice>> {
         let path = directory.join(name);
         match fs::read_to_string(&path).on("read", &path) {
             Ok(text) => Ok(Some(text.trim_end().to_owned())),
-            Err(error) if error.is_not_found() || error.errno() == Some(Errno::NODEV) => Ok(None),
-            Err(error) => Err(error),
+            // `EINVAL`: it is being removed.
+            Err(error) => match error.errno() {
+                Some(Errno::NOENT | Errno::NODEV | Errno::INVAL) => Ok(None),
+                Some(_) | None => Err(error),
+            },
         }
     };
     let Some(name) = read("dm/name")? else { return Ok(None) };

@@ -6,6 +6,7 @@
 
 mod progress;
 mod shared_report;
+mod turns;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +20,7 @@ use super::layout::GroupName;
 use super::report::{self, GroupReport};
 use progress::Progress;
 use shared_report::SharedReport;
+use turns::Turns;
 
 const LVM: &str = "lvm";
 /// How old a report may be that answers for many volumes one after the other.
@@ -32,6 +34,7 @@ pub(super) struct Lvm {
     settings: String,
     queries: Queries,
     reports: SharedReport,
+    turns: Turns,
     changes: Progress,
     /// Has a lock by each command that changes something, also after the end of this process.
     commands_lock: OnceLock<PathBuf>,
@@ -45,6 +48,7 @@ impl Lvm {
             settings: format!("{} {settings}", report::SETTINGS),
             queries: Queries::new(limit),
             reports: SharedReport::default(),
+            turns: Turns::default(),
             changes: Progress::default(),
             commands_lock: OnceLock::new(),
         }
@@ -77,7 +81,9 @@ impl Lvm {
     fn read_report(&self) -> Result<GroupReport> {
         let reading = || format!("read the volume group {}", self.group);
         let arguments = self.with_settings(report::arguments(self.group.as_str()));
+        let turn = self.turns.begin_report();
         let ended = self.queries.run(LVM, arguments).map_err(cannot(reading))?;
+        drop(turn);
         if !ended.status.success() {
             return Err(refused(reading, &ended));
         }
@@ -98,12 +104,13 @@ impl Lvm {
     ) -> Result<()> {
         let mut all = vec![command, "--yes"];
         all.extend(arguments.iter().map(AsRef::as_ref));
+        let turn = self.turns.begin_change();
         let under_way = self.changes.begin();
         let ended = match self.commands_lock.get() {
             Some(file) => tool::run_to_end_locking(file, LVM, self.with_settings(all)),
             None => tool::run_to_end(LVM, self.with_settings(all)),
         };
-        drop(under_way);
+        drop((under_way, turn));
         self.reports.forget();
         let ended = ended.map_err(cannot(&doing))?;
         if !ended.status.success() {

@@ -9,6 +9,7 @@ use orlop_model::{Device, Error, Reason, Result};
 use orlop_sys::device_mapper::MappedDevice;
 use orlop_sys::tool::{self, Ended};
 use rustix::fs::{major, minor};
+use rustix::io::Errno;
 
 const DMSETUP: &str = "dmsetup";
 /// Where no udevd makes device nodes, dmsetup does.
@@ -100,8 +101,11 @@ pub(super) fn find(name: &str) -> Result<Option<FoundDevice>> {
     match fs::read_to_string(sysfs.join("dm/name")) {
         Ok(named) if named.trim_end() == name => {}
         Ok(_) => return Ok(None),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::failed(inspecting(), Reason::of(error))),
+        Err(error) => match Errno::from_io_error(&error) {
+            // The last: it is being removed.
+            Some(Errno::NOENT | Errno::NODEV | Errno::INVAL) => return Ok(None),
+            Some(_) | None => return Err(Error::failed(inspecting(), Reason::of(error))),
+        },
     }
     Ok(Some(FoundDevice { device: Device { path, major, minor }, sysfs }))
 }
