@@ -161,7 +161,7 @@ fn ensure_active(config: &LvmPoolConfig, lvm: &Lvm) -> Result<()> {
     })
 }
 
-fn ensure_made(config: &LvmPoolConfig, lvm: &Lvm, report: &GroupReport) -> Result<bool> {
+fn ensure_made(config: &LvmPoolConfig, lvm: &Arc<Lvm>, report: &GroupReport) -> Result<bool> {
     let making = Making {
         pool: &config.name,
         thin_pool: &config.thin_pool,
@@ -169,7 +169,34 @@ fn ensure_made(config: &LvmPoolConfig, lvm: &Lvm, report: &GroupReport) -> Resul
         extension: config.extension.as_ref(),
         lvm,
     };
-    if config.create { making.ensure_made(report) } else { Ok(false) }
+    if !config.create {
+        return Ok(false);
+    }
+    if report.lv(&config.thin_pool).is_none() {
+        check_not_renamed(config, lvm, report)?;
+    }
+    making.ensure_made(report)
+}
+
+/// A thin pool of another name that was served as this pool: an empty one beside it would be in its place.
+fn check_not_renamed(config: &LvmPoolConfig, lvm: &Arc<Lvm>, report: &GroupReport) -> Result<()> {
+    let was_this = |lv: &&Lv| {
+        let owner = || OwnerTags::load(lvm, lv).get();
+        lv.kind() == LvKind::ThinPool && owner().is_some_and(|owner| owner.name == config.name)
+    };
+    match report.volumes.iter().find(was_this) {
+        None => Ok(()),
+        Some(lv) => Err(Error::failed(
+            opening(config),
+            format!(
+                "the volume group {group} has no thin pool {configured}, and its thin pool {found} was served as this \
+                 pool; correct the configuration, or rename it by `lvrename {group} {found} {configured}`",
+                group = config.group,
+                configured = config.thin_pool,
+                found = lv.name
+            ),
+        )),
+    }
 }
 
 fn opening(config: &LvmPoolConfig) -> String {

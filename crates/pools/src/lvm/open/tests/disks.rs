@@ -48,3 +48,17 @@ fn disk_that_the_pool_does_not_need_may_be_missing() {
     pool.opened.devices.ensure_no_device(&volume.id).unwrap();
     pool.bed.run("vgreduce", &["--removemissing", &pool.bed.group]);
 }
+
+#[test]
+fn exported_group_comes_later() {
+    let Some(bed) = Testbed::with_devices(1) else { return };
+    bed.create_thin_pool("tp", 64 * MIB);
+    LvmPool::open(bed.config(true)).unwrap();
+    bed.run("vgchange", &["--activate", "n", &bed.group]);
+    bed.run("vgexport", &[&bed.group]);
+    let absent = LvmPool::open(bed.config(true)).unwrap_err();
+    assert!(matches!(&absent, Error::Unreachable { .. }), "{absent:?}");
+    assert!(absent.to_string().contains("vgimport"), "{absent}");
+    bed.run("vgimport", &[&bed.group]);
+    LvmPool::open(bed.config(false)).unwrap();
+}
