@@ -157,6 +157,14 @@ impl ThinPoolDevice {
 
     /// `None`: it is not active.
     pub(super) fn status(&self) -> Result<Option<ThinStatus>> {
+        // While the first volume is made, LVM renames the device: neither name, or another device, may be found then.
+        match self.status_now() {
+            Ok(None) | Err(Error::Failed { .. }) => self.status_now(),
+            found => found,
+        }
+    }
+
+    fn status_now(&self) -> Result<Option<ThinStatus>> {
         for name in &self.names {
             if let Some(status) = self.status_of(name)? {
                 return Ok(Some(status));
