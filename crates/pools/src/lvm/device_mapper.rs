@@ -136,10 +136,13 @@ impl FoundDevice {
         Ok(sectors.saturating_mul(SECTOR))
     }
 
-    /// Device-mapper's UUIDs of the devices that it shows parts of. One that is no device of device-mapper has none.
-    pub(super) fn uuids_below(&self) -> Vec<String> {
-        let below = fs::read_dir(self.sysfs.join("slaves")).into_iter().flatten().flatten();
-        below.filter_map(|it| fs::read_to_string(it.path().join("dm/uuid")).ok()).collect()
+    /// Have all devices that it shows parts of a UUID of device-mapper that begins so?
+    pub(super) fn shows_only(&self, uuid_prefix: &str) -> bool {
+        let mut below = fs::read_dir(self.sysfs.join("slaves")).into_iter().flatten().flatten();
+        below.all(|it| {
+            let uuid = fs::read_to_string(it.path().join("dm/uuid"));
+            uuid.is_ok_and(|uuid| uuid.starts_with(uuid_prefix))
+        })
     }
 }
 

@@ -77,7 +77,7 @@ impl LinearDevices {
     fn find(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<FoundDevice>> {
         let name = access.mapped_name(id);
         let Some(found) = device_mapper::find(&name)? else { return Ok(None) };
-        match found.uuids_below().iter().all(|uuid| uuid.starts_with(&self.uuid_prefix)) {
+        match found.shows_only(&self.uuid_prefix) {
             true => Ok(Some(found)),
             false => Err(Error::precondition(format!(
                 "cannot use volume {id}: the device {} shows something else than a logical volume of {}: a copy of \
@@ -182,6 +182,11 @@ impl LinearDevices {
             }
         }
         self.deactivate_unattached(id)
+    }
+
+    pub(super) fn is_active(&self, id: &VolumeId) -> Result<bool> {
+        let name = self.lvm.group().device_name(&id.to_string());
+        Ok(device_mapper::find(&name)?.is_some())
     }
 
     /// The path of its logical volume, which is active until the volume is detached. Nothing else has it open.

@@ -202,3 +202,25 @@ fn node_of_a_device_that_is_gone_is_no_device() {
     assert_eq!(found.unwrap(), None);
     assert!(pool.devices().attached(&pool.id, DeviceAccess::ReadWrite).unwrap().is_some());
 }
+
+/// As of a copy of the volume group that is in use.
+#[test]
+fn device_on_something_else_is_not_taken_for_the_volume() {
+    let Some(pool) = Attached::new() else { return };
+    let name = DeviceAccess::ReadWrite.mapped_name(&pool.id);
+    let disk = pool.bed.disk(0);
+    let table = format!("0 8 linear {disk} 0");
+    orlop_sys::tool::run("dmsetup", ["create", &name, "--table", &table]).unwrap();
+    let (devices, id) = (pool.devices(), &pool.id);
+    let found = [
+        devices.attached(id, DeviceAccess::ReadWrite).map(drop),
+        devices.ensure_attached(id, DeviceAccess::ReadWrite).map(drop),
+        devices.ensure_detached(id, DeviceAccess::ReadWrite),
+        pool.opened.provisioner.ensure_no_volume(id),
+    ];
+    orlop_sys::tool::run("dmsetup", ["remove", &name]).unwrap();
+    for refused in found {
+        assert!(matches!(&refused, Err(Error::Precondition(_))), "{refused:?}");
+    }
+    devices.ensure_attached(id, DeviceAccess::ReadWrite).unwrap();
+}
