@@ -103,8 +103,7 @@ impl Provisioner for LvmProvisioner {
     }
 
     fn used_bytes(&self, id: &VolumeId) -> Result<u64> {
-        let report = self.lvm.report()?;
-        self.used_in(&report, id)
+        self.measure(id)
     }
 
     fn used_bytes_of(&self, ids: &[VolumeId]) -> Vec<Result<u64>> {

@@ -25,10 +25,24 @@ impl LvmProvisioner {
                 )),
                 false => Error::failed(reclaiming(), Reason::of(error)),
             });
-        // Reports do not know of it.
+        // Numbers from before do not know of it.
         self.lvm.forget_reports();
+        self.capacity.forget_numbers();
         let detached = self.devices.ensure_detached(id, DeviceAccess::ReadWrite);
         discarded.and(detached)
+    }
+
+    /// Now. One that is not attached is activated for that.
+    pub(super) fn measure(&self, id: &VolumeId) -> Result<u64> {
+        if self.devices.is_active(id)? {
+            let report = self.lvm.report()?;
+            return self.used_in(&report, id);
+        }
+        self.catalogue.volume_objects().require(id)?;
+        self.devices.activate_unattached(id)?;
+        let used = self.lvm.report().and_then(|report| self.used_in(&report, id));
+        let detached = self.devices.ensure_detached(id, DeviceAccess::ReadWrite);
+        used.and_then(|used| detached.map(|()| used))
     }
 
     /// What the thin pool gives to volumes at once, in bytes.
