@@ -1,7 +1,6 @@
 //! What is on a block device, making it, and growing it.
 
 pub(crate) mod btrfs;
-mod checksum;
 mod claim;
 mod errors;
 pub(crate) mod ext4;

@@ -16,6 +16,7 @@ mod abi;
 pub mod btrfs;
 pub mod ceph;
 pub mod cgroup_io;
+pub mod checksum;
 mod crash;
 pub mod dependent;
 pub mod descriptors;

@@ -14,9 +14,9 @@ use std::path::Path;
 
 use rustix::fs::fsync;
 
-use super::checksum::crc32c;
 use super::claim::claim;
 use super::signature::bytes_at;
+use crate::checksum::crc32c;
 use crate::error::{Context, Error, Result};
 use crate::resolve::path_of;
 

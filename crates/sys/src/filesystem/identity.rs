@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::FsKind;
 use super::btrfs::rename_btrfs;
 use super::format::{Format, format_within};
-use super::{FsKind, checksum};
 use crate::error::Result;
 use crate::rand::random_bytes;
 

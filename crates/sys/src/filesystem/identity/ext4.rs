@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use super::super::ext4::{Ext4Superblock, SUPERBLOCK};
 use super::super::signature::bytes_at;
-use super::checksum::running_crc32c;
+use crate::checksum::running_crc32c;
 use crate::error::{Context, Error, Result};
 use crate::resolve::path_of;
 

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::super::signature::bytes_at;
-use super::checksum::crc32c;
+use crate::checksum::crc32c;
 use crate::error::{Context, Error, Result};
 use crate::resolve::path_of;
 
