@@ -8,6 +8,7 @@
 mod btrfs;
 mod child;
 mod descriptors;
+mod device_mapper;
 mod fiemap;
 mod leases;
 #[cfg(target_env = "gnu")]
@@ -36,6 +37,7 @@ pub(crate) use btrfs::{
 };
 pub(crate) use child::{end_with_parent, hide_mounts, outlive_parent, set_apart};
 pub(crate) use descriptors::leave_shared_table;
+pub(crate) use device_mapper::TargetMessage;
 pub(crate) use fiemap::{
     ExtentPage, FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_MERGED, FIEMAP_EXTENT_SHARED,
     FIEMAP_EXTENT_UNWRITTEN, FiemapExtent, extent_count,

@@ -41,6 +41,7 @@ mod resolve;
 #[cfg(test)]
 mod testbed;
 pub mod thaw_helper;
+pub mod thin_pool;
 pub mod tool;
 
 pub use error::{CallError, Error, Result};
