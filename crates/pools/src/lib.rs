@@ -12,6 +12,7 @@ mod in_use;
 pub mod lvm;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
+mod merged_ranges;
 mod poison;
 pub mod rbd;
 mod recorded;

@@ -7,7 +7,7 @@ use orlop_model::{ByteRange, Result};
 /// Parts that may be looked at in one step.
 const PARTS: usize = 1024;
 
-pub(super) struct Merged<Parts> {
+pub(crate) struct Merged<Parts> {
     parts: Parts,
     /// May still grow.
     last: Option<ByteRange>,
@@ -15,7 +15,7 @@ pub(super) struct Merged<Parts> {
 }
 
 impl<Parts: Iterator<Item = Result<Option<ByteRange>>>> Merged<Parts> {
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
         Self { parts, last: None, failed: false }
     }
 }

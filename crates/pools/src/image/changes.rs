@@ -9,7 +9,6 @@
 mod compare;
 mod exclusive;
 mod map;
-mod merge;
 mod overlay;
 
 use std::fs::File;
@@ -23,9 +22,9 @@ use orlop_sys::file::{self, BackingKind, FileAccess};
 use super::PoolDirectory;
 use super::catalogue::{ImageCatalogue, ObjectIndex, StoredRecord, check_data, used_bytes};
 use super::failure::cannot;
+use crate::merged_ranges::Merged;
 use compare::Changes;
 use map::DataMap;
-use merge::Merged;
 use overlay::Overlay;
 
 /// The data of a snapshot, which stays readable to its end even if the snapshot is deleted: a file that
