@@ -9,11 +9,12 @@
 //!
 //! The pool is made of components that own their state, each built on those before it (`open.rs`): `pool_lock.rs` (this
 //! daemon is the only one), `objects.rs` (logical volumes and their records), `pool_records.rs` (groups), `catalogue.rs`,
-//! `capacity.rs`, `devices.rs`, `provisioner.rs`, which makes and removes things with all of them, and `health.rs`.
+//! `capacity.rs`, `devices.rs`, `provisioner.rs`, which makes and removes things with all of them, `changes.rs` (changed
+//! blocks), and `health.rs`.
 
 mod capacity;
 mod catalogue;
-mod changed_blocks;
+mod changes;
 mod commands;
 mod device_mapper;
 mod devices;
@@ -57,7 +58,7 @@ pub use open::LvmPoolConfig;
 #[cfg(test)]
 use capacity::LvmCapacity;
 use catalogue::LvmCatalogue;
-use changed_blocks::ThinMaps;
+use changes::ThinMaps;
 #[cfg(test)]
 use commands::Lvm;
 use devices::LinearDevices;

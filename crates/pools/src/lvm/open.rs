@@ -10,7 +10,7 @@ use orlop_sys::thaw_helper::{HelperCommand, ThawHelper};
 use super::LvmPool;
 use super::capacity::{Limits, LvmCapacity};
 use super::catalogue::LvmCatalogue;
-use super::changed_blocks::ThinMaps;
+use super::changes::ThinMaps;
 use super::commands::Lvm;
 use super::devices::{LinearDevices, ensure_nodes, resume_suspended};
 use super::extension::Extension;
@@ -18,7 +18,7 @@ use super::health::LvmHealth;
 use super::layout::{GroupName, OwnTag, own_tag, pool_tag};
 use super::making::{Making, NewThinPool};
 use super::owner::OwnerTags;
-use super::pool_lock::{PoolLock, commands_lock, wait_for_commands};
+use super::pool_lock::{PoolLock, commands_lock, reader_marker, wait_for_commands};
 use super::provisioner::LvmProvisioner;
 use super::report::{GroupReport, Lv, LvKind};
 use super::watch::PoolWatch;
@@ -126,7 +126,7 @@ impl LvmPool {
         let watch = PoolWatch::start(&info.name, capacity)?;
         Ok(Self {
             provisioner: LvmProvisioner::new(lvm, catalogue, capacity, devices, name),
-            changed_blocks: ThinMaps::new(lvm, catalogue),
+            changed_blocks: ThinMaps::open(lvm, catalogue, devices, name, reader_marker(&info.id)),
             health: LvmHealth::new(lvm, catalogue, capacity, &info.name, name),
             info,
             #[cfg(test)]

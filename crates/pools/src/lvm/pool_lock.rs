@@ -70,6 +70,11 @@ pub(super) fn commands_lock(id: &PoolId) -> PathBuf {
     Path::new(DIRECTORY).join(format!("orlop-{id}.commands"))
 }
 
+/// Where a reader of the thin pool's metadata says that it has reserved it.
+pub(super) fn reader_marker(id: &PoolId) -> PathBuf {
+    Path::new(DIRECTORY).join(format!("orlop-{id}.reader"))
+}
+
 /// `Unreachable` if one does not end: it waits for a disk, or for another command.
 pub(super) fn wait_for_commands(pool: &str, id: &PoolId) -> Result<()> {
     let waiting = || format!("open pool {pool}");

@@ -63,6 +63,11 @@ impl GroupReport {
     pub(super) fn lv(&self, name: &str) -> Option<&Lv> {
         self.volumes.iter().find(|lv| lv.name == name)
     }
+
+    /// The number of a thin volume within its pool; it stays as long as the volume.
+    pub(super) fn thin_id(&self, name: &str) -> Option<u64> {
+        self.segments.iter().find(|segment| segment.lv == name)?.thin_id
+    }
 }
 
 #[derive(Deserialize)]
