@@ -1,5 +1,6 @@
 //! In thin pools of real LVM; in the guest of tests/guest, as volumes have to become devices.
 
+mod content;
 mod many;
 mod space;
 
