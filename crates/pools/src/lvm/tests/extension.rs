@@ -55,6 +55,26 @@ fn pool_grows_in_steps_while_it_is_written_and_for_new_volumes() {
     check(&other, 2, 0, 40 * MIB);
 }
 
+/// While it is in use; the data has its limit. The kernel counts a tenth of it as used, for what it needs to end in order.
+#[test]
+fn metadata_grows_by_itself() {
+    let extension =
+        Extension { at_percent: 11, by: ThinPoolSize::Percent(20), limit: Some(64 * MIB) };
+    let Some(pool) = extended(extension, 100) else { return };
+    let volume = pool.thin("a", 64 * MIB);
+    let device = pool.device(&volume.id);
+    fill(&device, 1, 0, 16 * MIB);
+    let used = || {
+        let space = pool.opened.capacity.space().unwrap();
+        (space.metadata_used.unwrap() * 100, space.metadata_size.unwrap())
+    };
+    pool.opened.capacity.watch().unwrap();
+    let (used, size) = used();
+    assert!(size > 4 * MIB && used <= size * 11, "{used} of {size}");
+    fill(&device, 1, 16 * MIB, 32 * MIB);
+    check(&device, 1, 0, 32 * MIB);
+}
+
 /// Without any call: the thread does it, and writers wait for that.
 #[test]
 fn writers_of_a_pool_that_grows_notice_nothing() {

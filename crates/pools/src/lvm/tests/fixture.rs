@@ -37,6 +37,8 @@ impl Pool {
     /// As the next daemon does.
     pub(super) fn reopen(mut self) -> Self {
         self.opened.close();
+        // Disks may have come.
+        self.config.lvm_settings = self.bed.settings();
         self.opened = LvmPool::open(self.config.clone()).unwrap();
         self
     }

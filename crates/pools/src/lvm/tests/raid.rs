@@ -1,6 +1,6 @@
 //! A volume with copies that loses a disk.
 
-use orlop_model::{Health, HealthReason, LvmLayout, Provisioner, RaidLevel};
+use orlop_model::{Catalogue, Error, Health, HealthReason, LvmLayout, Provisioner, RaidLevel};
 
 use super::fixture::{Pool, check, fill};
 use crate::lvm::testbed::{MIB, Testbed};
@@ -27,6 +27,14 @@ fn mirror_that_loses_a_disk_goes_on_and_is_repaired() {
     };
     pool.opened.lvm.forget_reports();
     assert_eq!(reasons(), [HealthReason::RedundancyLost, HealthReason::PoolReadOnly]);
+    // Records can be written, so the volume can be staged and published; nothing is made.
+    let published = |record: &mut orlop_model::VolumeRecord| {
+        record.limits.read_iops = Some(7);
+        Ok(())
+    };
+    pool.opened.catalogue.update_volume(&made.id, &mut { published }).unwrap();
+    let refused = pool.try_thin("b", 4 * MIB);
+    assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
 
     // As the message says.
     let group = pool.opened.lvm.group().clone();
@@ -34,10 +42,11 @@ fn mirror_that_loses_a_disk_goes_on_and_is_repaired() {
     pool.bed.run("vgextend", &[&pool.bed.group, &path]);
     pool.bed.run("lvconvert", &["--repair", &group.lv(&made.id)]);
     pool.bed.run("vgreduce", &["--removemissing", &pool.bed.group]);
-    pool.opened.lvm.forget_reports();
+    let pool = pool.reopen();
     let condition = pool.opened.health.condition(&made.id).unwrap();
     assert!(!condition.is_abnormal(), "{condition:?}");
     check(&device, 1, 0, 16 * MIB);
     check(&device, 2, 16 * MIB, 32 * MIB);
     pool.opened.provisioner.ensure_capacity(&made.id, 40 * MIB).unwrap();
+    drop(device);
 }

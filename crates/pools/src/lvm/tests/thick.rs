@@ -109,21 +109,21 @@ fn layouts_are_made_and_kept_when_a_volume_grows() {
     ] {
         let free = || pool.opened.lvm.report().unwrap().group.free;
         let before = free();
-        let made = pool.thick(kind, 12 * MIB, layout);
+        let made = pool.thick(kind, 8 * MIB, layout);
         assert_eq!(record(&pool, &made.id).parameters.lvm, layout);
         let device = pool.device(&made.id);
-        check_zero(&device, 0, 12 * MIB);
-        fill(&device, 5, 0, 12 * MIB);
-        pool.opened.provisioner.ensure_capacity(&made.id, 40 * MIB).unwrap();
+        check_zero(&device, 0, 8 * MIB);
+        fill(&device, 5, 0, 8 * MIB);
+        pool.opened.provisioner.ensure_capacity(&made.id, 20 * MIB).unwrap();
         pool.opened.devices.refresh_device(&made.id).unwrap();
-        check_zero(&device, 12 * MIB, 40 * MIB);
-        check(&device, 5, 0, 12 * MIB);
+        check_zero(&device, 8 * MIB, 20 * MIB);
+        check(&device, 5, 0, 8 * MIB);
         let report = pool.opened.lvm.report().unwrap();
         let name = made.id.to_string();
         let mut segments = report.segments.iter().filter(|segment| segment.lv == name);
         assert!(segments.all(|segment| segment.kind.starts_with(kind)), "{:?}", report.segments);
         assert_eq!(report.lv(&name).unwrap().is_redundant(), layout.raid.is_some());
-        let taken = crate::lvm::thick_layout::extents_for(&layout, 40 * MIB, report.group.extent);
+        let taken = crate::lvm::thick_layout::extents_for(&layout, 20 * MIB, report.group.extent);
         assert_eq!(before - report.group.free, taken, "{kind}");
         drop(device);
         pool.delete(&made.id);
