@@ -23,8 +23,8 @@ use shared_report::SharedReport;
 use turns::Turns;
 
 const LVM: &str = "lvm";
-/// How old a report may be that answers for many volumes one after the other.
-const RECENT: Duration = Duration::from_secs(5);
+/// How old a report may be that answers for many volumes one after the other: orchestrators ask for one at a time.
+const RECENT: Duration = Duration::from_secs(15);
 /// Commands of LVM wait for each other, and one of them takes far less.
 const LONGEST_COMMAND: Duration = Duration::from_secs(15);
 

@@ -56,8 +56,10 @@ impl SharedReport {
         let number = state.begun;
         drop(state);
         let running = Running(self);
-        let since = Instant::now();
+        let begun = Instant::now();
         let result = read().map(Arc::new);
+        // What was given up after a long time is not tried again at once.
+        let since = if result.is_ok() { begun } else { Instant::now() };
         lock(&self.state).latest = Some(Latest { number, since, result: result.clone() });
         drop(running);
         result

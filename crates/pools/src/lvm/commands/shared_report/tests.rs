@@ -82,6 +82,20 @@ fn callers_that_ask_while_one_runs_share_the_next() {
 }
 
 #[test]
+fn failure_that_took_long_is_not_repeated_at_once() {
+    let shared = SharedReport::default();
+    let age = Duration::from_millis(500);
+    let failing = || {
+        std::thread::sleep(2 * age);
+        Err(Error::failed("read", "no"))
+    };
+    assert!(shared.recent(age, failing).is_err());
+    assert!(shared.recent(age, || Ok(sample_report(1))).is_err());
+    std::thread::sleep(2 * age);
+    shared.recent(age, || Ok(sample_report(1))).unwrap();
+}
+
+#[test]
 fn failure_is_shared_and_a_panic_is_not() {
     let shared = SharedReport::default();
     let failed = || Err(Error::failed("read", "no"));
