@@ -11,8 +11,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 use orlop_host::LinuxHost;
-use orlop_model::Bytes;
+use orlop_model::{Bytes, PoolId};
 use orlop_pools::image::{ImagePool, Start};
+use orlop_pools::lvm::{LvmPool, LvmPoolConfig};
 use orlop_pools::rbd::RbdPool;
 use rustix::fs::{Access, access, statfs};
 use rustix::io::Errno;
@@ -115,11 +116,11 @@ fn address_warnings(config: &Config, sockets: &Sockets) -> Vec<String> {
     in_use.map(warning).collect()
 }
 
-/// A daemon locks the image pools that it serves, so no other daemon can serve the calls that this mode leaves out.
+/// A daemon locks the pools on disks of this machine that it serves, so no other daemon can serve the calls that this mode leaves out.
 fn unserved_half_warning(config: &Config) -> Option<String> {
     let serves_all = config.mode.serves_controller() && config.mode.serves_node();
-    (!serves_all && config.has_image_pool()).then(|| {
-        "with this ORLOP_MODE half of the calls for volumes of image pools are not served, and no other \
+    (!serves_all && config.has_local_pool()).then(|| {
+        "with this ORLOP_MODE half of the calls for volumes of image and lvm pools are not served, and no other \
          daemon can serve them beside this one; choose ORLOP_MODE=all"
             .to_owned()
     })
@@ -154,14 +155,22 @@ fn registration_warning(sockets: &Sockets) -> Option<String> {
 fn check_ids(pools: &[PoolConfig]) -> Result<(), CheckError> {
     let mut seen = BTreeMap::new();
     for pool in pools {
-        let PoolConfig::Image(image) = pool else { continue };
         // A pool that cannot be read is opened later, when it can.
-        let Ok(Some(id)) = ImagePool::id_at(&image.path) else { continue };
+        let Ok(Some(id)) = id_of(pool) else { continue };
         if let Some(other) = seen.insert(id, pool.name()) {
             return Err(same_id_error(pool.name(), other).into());
         }
     }
     Ok(())
+}
+
+/// `None`: there is no pool yet, or only its cluster knows.
+pub(crate) fn id_of(pool: &PoolConfig) -> orlop_model::Result<Option<PoolId>> {
+    match pool {
+        PoolConfig::Image(image) => ImagePool::id_at(&image.path),
+        PoolConfig::Lvm(lvm) => LvmPool::id_of(lvm),
+        PoolConfig::Rbd(_) => Ok(None),
+    }
 }
 
 /// A pool directory that was copied has its original's id, and so have all volumes in it.
@@ -228,6 +237,7 @@ pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Vec<Strin
                 Start::Make => Some(format!("would make pool {name} at {}", image.path.display())),
             })
         }
+        PoolConfig::Lvm(lvm) => LvmPool::check(lvm).and_then(|()| lvm_plan(lvm)),
         PoolConfig::Rbd(rbd) => RbdPool::check(rbd).map(|()| None),
     };
     match checked {
@@ -240,12 +250,19 @@ pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Vec<Strin
     Ok(plan)
 }
 
+/// What a start would make of it. Reads the volume group, and changes nothing.
+fn lvm_plan(lvm: &LvmPoolConfig) -> orlop_model::Result<Option<String>> {
+    let LvmPoolConfig { name, group, thin_pool, create, .. } = lvm;
+    let made = || format!("would make pool {name} in the thin pool {group}/{thin_pool}");
+    Ok(LvmPool::id_of(lvm)?.is_none().then(made).filter(|_| *create))
+}
+
 /// Why the volumes of this pool do not last, in words.
 pub(crate) fn volatility(pool: &PoolConfig) -> Option<String> {
     match pool {
         PoolConfig::Image(image) => ImagePool::volatility_at(&image.path)
             .map(|why| format!("pool {} at {} {why}", image.name, image.path.display())),
-        PoolConfig::Rbd(_) => None,
+        PoolConfig::Lvm(_) | PoolConfig::Rbd(_) => None,
     }
 }
 

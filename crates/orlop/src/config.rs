@@ -14,6 +14,7 @@ mod endpoint;
 mod file;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod lvm;
 mod names;
 mod origin;
 mod peers;
@@ -24,6 +25,7 @@ mod variables;
 
 pub(crate) use effective::effective;
 pub(crate) use file::LogFormat;
+pub(crate) use lvm::thin_pool_at;
 pub(crate) use origin::Origin;
 pub(crate) use peers::PeerConfig;
 pub(crate) use pools::PoolConfig;
@@ -86,17 +88,14 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    pub(crate) fn has_image_pool(&self) -> bool {
-        self.pools.iter().any(|pool| match pool {
-            PoolConfig::Image(_) => true,
-            PoolConfig::Rbd(_) => false,
-        })
+    pub(crate) fn has_local_pool(&self) -> bool {
+        self.pools.iter().any(PoolConfig::is_local)
     }
 
     /// Does it attach, mount or freeze anything here? A controller of Ceph pools does not: any
     /// number of them may run, also beside a node's daemon.
     pub(crate) fn uses_machine(&self) -> bool {
-        self.mode.serves_node() || self.has_image_pool()
+        self.mode.serves_node() || self.has_local_pool()
     }
 }
 

@@ -16,6 +16,7 @@ mod doctor;
 mod events;
 mod generated;
 mod http;
+mod inspection;
 mod metrics;
 mod node_command;
 mod open_pools;

@@ -1,12 +1,14 @@
 //! The pools that are open, and how they are closed.
 
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orlop_model::{Pool, PoolId};
+use orlop_model::{Pool, PoolId, Result};
 use orlop_pools::image::ImagePool;
+use orlop_pools::lvm::LvmPool;
 use orlop_pools::rbd::RbdPool;
 
 /// A pool that takes longer to close is left as it is: the next start takes it up as after a kill.
@@ -17,14 +19,52 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(crate) enum OpenPool {
     Image(Arc<ImagePool>),
+    Lvm(Arc<LvmPool>),
     Rbd(Arc<RbdPool>),
+}
+
+/// A pool that remembers the run directory of the daemon that serves it (decision 0043).
+pub(crate) trait StampedPool: Pool {
+    fn run_stamp(&self) -> Option<String>;
+
+    fn set_run_stamp(&self, stamp: String, run_dir: &Path) -> Result<()>;
+}
+
+impl StampedPool for ImagePool {
+    fn run_stamp(&self) -> Option<String> {
+        self.run_stamp()
+    }
+
+    fn set_run_stamp(&self, stamp: String, run_dir: &Path) -> Result<()> {
+        self.set_run_stamp(stamp, run_dir)
+    }
+}
+
+impl StampedPool for LvmPool {
+    fn run_stamp(&self) -> Option<String> {
+        self.run_stamp()
+    }
+
+    fn set_run_stamp(&self, stamp: String, run_dir: &Path) -> Result<()> {
+        self.set_run_stamp(stamp, run_dir)
+    }
 }
 
 impl OpenPool {
     pub(crate) fn served(&self) -> Arc<dyn Pool> {
         match self {
             Self::Image(pool) => Arc::<ImagePool>::clone(pool),
+            Self::Lvm(pool) => Arc::<LvmPool>::clone(pool),
             Self::Rbd(pool) => Arc::<RbdPool>::clone(pool),
+        }
+    }
+
+    /// `None`: other machines use it as well.
+    pub(crate) fn stamped(&self) -> Option<&dyn StampedPool> {
+        match self {
+            Self::Image(pool) => Some(pool.as_ref()),
+            Self::Lvm(pool) => Some(pool.as_ref()),
+            Self::Rbd(_) => None,
         }
     }
 
@@ -35,14 +75,16 @@ impl OpenPool {
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Image(this), Self::Image(other)) => Arc::ptr_eq(this, other),
+            (Self::Lvm(this), Self::Lvm(other)) => Arc::ptr_eq(this, other),
             (Self::Rbd(this), Self::Rbd(other)) => Arc::ptr_eq(this, other),
-            (Self::Image(_) | Self::Rbd(_), _) => false,
+            (Self::Image(_) | Self::Lvm(_) | Self::Rbd(_), _) => false,
         }
     }
 
     fn close(&self) {
         match self {
             Self::Image(pool) => pool.close(),
+            Self::Lvm(pool) => pool.close(),
             Self::Rbd(pool) => pool.close(),
         }
     }

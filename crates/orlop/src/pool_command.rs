@@ -9,15 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use orlop_client::Format;
-use orlop_model::{Error, Finding, Reason, Topology};
-use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, Inspection, LastOwner, ServedBefore};
+use orlop_model::{BehindDevice, Error, Finding, LabelledDevice, Reason, Topology};
+use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, LastOwner, ServedBefore};
+use orlop_pools::lvm::LvmPool;
 use serde::Serialize;
 
+use crate::check::id_of;
 use crate::complain;
 use crate::config::{self, Config, PoolConfig};
 use crate::doctor::{
     FINDINGS, Line, NOT_EXAMINED, Printer, RepairOutcome, contents, hint_at_root, judged,
 };
+use crate::inspection::Inspection;
 use crate::reading::within_timeout;
 use crate::served_before::remember_served_pools;
 use listing::{ListedPool, ShownPool, space, space_text};
@@ -48,7 +51,8 @@ pub(crate) enum DirectoryCommand {
 
     /// Show a pool's id, the node that served it last, its volumes, and what is wrong with it
     Show {
-        /// The pool's directory
+        /// The pool's directory; or lvm:GROUP/THIN-POOL, for a pool in a volume group
+        #[arg(value_name = "POOL")]
         path: PathBuf,
         #[command(flatten)]
         around: Around,
@@ -59,7 +63,8 @@ pub(crate) enum DirectoryCommand {
     /// Take over a pool whose disk comes from another machine; only shows what it would do
     /// without --yes
     Adopt {
-        /// The pool's directory
+        /// The pool's directory; or lvm:GROUP/THIN-POOL, for a pool in a volume group
+        #[arg(value_name = "POOL")]
         path: PathBuf,
         /// Clear publications to the old node, and record this one as the pool's node
         #[arg(long)]
@@ -162,14 +167,14 @@ fn show(
     format: Format,
     printer: &Printer,
 ) -> orlop_model::Result<ExitCode> {
-    let (_, mut inspection) = inspect(config, path)?;
-    let mut lines = description(path, &inspection);
+    let (pool, mut inspection) = inspect(config, path)?;
+    let mut lines = description(&pool, &inspection);
     let findings: Vec<Line> = std::mem::take(&mut inspection.findings)
         .into_iter()
         .map(|finding| judged(finding, false))
         .collect();
     lines.extend(findings.iter().map(|line| line.text(DOCTOR)));
-    let shown = ShownPool::of(path, &inspection, &findings);
+    let shown = ShownPool::of(&pool, &inspection, &findings);
     print(printer, format, vec![inspection.id.to_string()], &shown, &lines);
     let is_sound = findings.is_empty();
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::from(FINDINGS) })
@@ -182,23 +187,23 @@ fn adopt(
     printer: &Printer,
 ) -> orlop_model::Result<ExitCode> {
     let (pool, mut inspection) = inspect(config, path)?;
-    describe(path, &inspection, printer);
-    refuse_used(path, &inspection)?;
-    refuse_copy(config, &pool.path, &inspection, printer)?;
+    description(&pool, &inspection).into_iter().for_each(|line| printer.say(line));
+    refuse_used(&pool, &inspection)?;
+    refuse_copy(config, &pool, &inspection, printer)?;
     let report = print_findings(&mut inspection, printer, |finding| match finding.code {
         FOREIGN_PUBLICATION => (judged(finding, yes), "--yes"),
         _ => (judged(finding, false), DOCTOR),
     });
     let owner = LastOwner {
-        name: pool.name.clone(),
-        topology: pool.topology.clone(),
+        name: pool.name().to_owned(),
+        topology: config.topology.clone(),
         run_stamp: None,
         run_dir: None,
     };
     if !yes {
         printer.say(format!(
             "nothing was changed; with --yes it is adopted by {}",
-            shown(&pool.topology)
+            shown(&owner.topology)
         ));
         return Ok(report.exit_code());
     }
@@ -206,20 +211,37 @@ fn adopt(
         return Err(Error::precondition(format!(
             "cannot adopt the pool at {}: not all publications could be cleared, see above; mend \
              that and adopt it again",
-            path.display()
+            pool.place()
         )));
     }
     // Last: until it is written, an interrupted adoption shows where the pool came from.
     inspection.set_last_owner(&owner)?;
-    printer.say(format!("adopted by {}: serve it as pool {:?}", shown(&pool.topology), pool.name));
+    printer.say(format!(
+        "adopted by {}: serve it as pool {:?}",
+        shown(&owner.topology),
+        owner.name
+    ));
     Ok(report.exit_code())
 }
 
 /// With what the configuration says of the pool, if it has this pool.
-fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(ImagePoolConfig, Inspection)> {
+fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(PoolConfig, Inspection)> {
+    match path.to_str().and_then(|text| text.strip_prefix("lvm:")) {
+        Some(place) => inspect_thin_pool(config, place),
+        None => inspect_directory(config, path),
+    }
+}
+
+fn inspect_directory(
+    config: &Config,
+    path: &Path,
+) -> orlop_model::Result<(PoolConfig, Inspection)> {
     let looking = || format!("inspect the pool at {}", path.display());
     let path = path.canonicalize().map_err(|error| {
-        let reason = format!("{error}; name a pool's directory, and mount the filesystem it is on");
+        let reason = format!(
+            "{error}; name a pool's directory, and mount the filesystem it is on; for a pool in a volume group say \
+             lvm:GROUP/THIN-POOL"
+        );
         Error::failed(looking(), Reason::explained(reason, error))
     })?;
     let configured = image_pools(config).find(|pool| is_at(pool, &path)).cloned();
@@ -236,13 +258,26 @@ fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(ImagePoolConfig
     });
     let inspection = ImagePool::inspect(&pool, &config.node_id)?
         .ok_or_else(|| Error::failed(looking(), "it has no orlop.pool, so it is not a pool"))?;
-    Ok((pool, inspection))
+    Ok((PoolConfig::Image(pool), inspection.into()))
+}
+
+fn inspect_thin_pool(
+    config: &Config,
+    place: &str,
+) -> orlop_model::Result<(PoolConfig, Inspection)> {
+    let pool = config::thin_pool_at(place, config)
+        .map_err(|error| Error::invalid("POOL", error.to_string()))?;
+    let inspection = LvmPool::inspect(&pool, &config.node_id)?.ok_or_else(|| {
+        let reason = "it has no pool header of Orlop among its tags, so it is not a pool";
+        Error::failed(format!("inspect the thin pool {}/{}", pool.group, pool.thin_pool), reason)
+    })?;
+    Ok((PoolConfig::Lvm(pool), inspection.into()))
 }
 
 fn image_pools(config: &Config) -> impl Iterator<Item = &ImagePoolConfig> {
     config.pools.iter().filter_map(|pool| match pool {
         PoolConfig::Image(pool) => Some(pool),
-        PoolConfig::Rbd(_) => None,
+        PoolConfig::Lvm(_) | PoolConfig::Rbd(_) => None,
     })
 }
 
@@ -252,13 +287,9 @@ fn is_at(pool: &ImagePoolConfig, path: &Path) -> bool {
     resolved.is_ok_and(|resolved| resolved == path)
 }
 
-fn describe(path: &Path, inspection: &Inspection, printer: &Printer) {
-    description(path, inspection).into_iter().for_each(|line| printer.say(line));
-}
-
-fn description(path: &Path, inspection: &Inspection) -> Vec<String> {
-    let free = space_text(space(path));
-    let mut lines = vec![format!("pool at {}: id {}{free}", path.display(), inspection.id)];
+fn description(pool: &PoolConfig, inspection: &Inspection) -> Vec<String> {
+    let free = space_text(space(pool));
+    let mut lines = vec![format!("pool at {}: id {}{free}", pool.place(), inspection.id)];
     lines.push(match &inspection.last_owner {
         Some(before) => {
             format!("last served as pool {:?} by {}", before.name, shown(&before.topology))
@@ -284,11 +315,11 @@ fn shown(topology: &Topology) -> String {
     segments.join(",")
 }
 
-fn refuse_used(path: &Path, inspection: &Inspection) -> orlop_model::Result<()> {
+fn refuse_used(pool: &PoolConfig, inspection: &Inspection) -> orlop_model::Result<()> {
     if inspection.in_use {
         return Err(Error::precondition(format!(
             "cannot adopt the pool at {}: a daemon on this machine serves it",
-            path.display()
+            pool.place()
         )));
     }
     Ok(())
@@ -297,20 +328,19 @@ fn refuse_used(path: &Path, inspection: &Inspection) -> orlop_model::Result<()> 
 /// Ids of volumes hold the pool's id, so two pools of one id cannot be distinguished.
 fn refuse_copy(
     config: &Config,
-    path: &Path,
+    pool: &PoolConfig,
     inspection: &Inspection,
     printer: &Printer,
 ) -> orlop_model::Result<()> {
-    for other in image_pools(config).filter(|other| !is_at(other, path)) {
-        let path = other.path.clone();
-        let read = move || ImagePool::id_at(&path).map_err(|error| error.to_string());
-        let id = match within_timeout(read) {
+    for other in config.pools.iter().filter(|other| !is_same(other, pool)) {
+        let read = other.clone();
+        let id = match within_timeout(move || id_of(&read).map_err(|error| error.to_string())) {
             Ok(id) => id,
             // No daemon serves it as it is, and one that does later refuses a copy.
             Err(error) => {
                 printer.say(format!(
                     "whether pool {} is a copy of this one is not known: {error}",
-                    other.name
+                    other.name()
                 ));
                 continue;
             }
@@ -319,14 +349,13 @@ fn refuse_copy(
             return Err(Error::precondition(format!(
                 "cannot adopt the pool: pool {} at {} has the id {} as well: one is a copy of the other, and only one \
                  can be served here",
-                other.name,
-                other.path.display(),
+                other.name(),
+                other.place(),
                 inspection.id
             )));
         }
     }
-    let in_use = ImagePool::copies_in_use(&inspection.id, path)?;
-    if let Some(device) = in_use.first() {
+    if let Some(device) = copies_in_use(pool, inspection)?.first() {
         return Err(Error::precondition(format!(
             "cannot adopt the pool: {} is attached to a volume of another pool with the id {}: one \
              is a copy of the other, and only one can be served here",
@@ -335,6 +364,26 @@ fn refuse_copy(
         )));
     }
     Ok(())
+}
+
+fn is_same(one: &PoolConfig, other: &PoolConfig) -> bool {
+    match (one, other) {
+        (PoolConfig::Image(one), PoolConfig::Image(other)) => is_at(one, &other.path),
+        (PoolConfig::Lvm(_), PoolConfig::Lvm(_)) => one.place() == other.place(),
+        (PoolConfig::Image(_) | PoolConfig::Lvm(_) | PoolConfig::Rbd(_), _) => false,
+    }
+}
+
+/// Devices of a pool with the same id at another place.
+fn copies_in_use(pool: &PoolConfig, inspection: &Inspection) -> orlop_model::Result<Vec<PathBuf>> {
+    match pool {
+        PoolConfig::Image(image) => ImagePool::copies_in_use(&inspection.id, &image.path),
+        PoolConfig::Lvm(_) | PoolConfig::Rbd(_) => {
+            let elsewhere = |it: &&LabelledDevice| it.behind == BehindDevice::Elsewhere;
+            let devices = inspection.devices.iter().filter(elsewhere);
+            Ok(devices.map(|it| it.device.path.clone()).collect())
+        }
+    }
 }
 
 /// What became of the findings.

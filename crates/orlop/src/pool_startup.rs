@@ -2,6 +2,8 @@
 //! comes later: the daemon serves the others first, and takes it into service when it can be
 //! reached.
 
+mod run_dir_mark;
+
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -11,15 +13,16 @@ use std::time::{Duration, Instant};
 use orlop_csi::Executor;
 use orlop_engine::{AbsentPool, Engine, EngineSettings};
 use orlop_host::LinuxHost;
-use orlop_model::{Error, Pool, PoolId, Reason, Result};
-use orlop_pools::image::{ImagePool, ImagePoolConfig};
+use orlop_model::{Error, PoolId, Reason, Result};
+use orlop_pools::image::ImagePool;
+use orlop_pools::lvm::LvmPool;
 use orlop_pools::rbd::RbdPool;
-use orlop_sys::rand::random_bytes;
 
 use crate::check;
 use crate::config::{Config, Origin, PoolConfig};
 use crate::open_pools::{OpenPool, OpenPools};
 use crate::serve::Failure;
+use run_dir_mark::mark_run_dir;
 
 /// Longer than most operations take, shorter than callers wait.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -118,7 +121,7 @@ impl PoolOpening {
         let pools = Arc::clone(&self.pools);
         // Of a Ceph pool nothing is left on the machine that a stop would have to wait for.
         let guard = match self.config {
-            PoolConfig::Image(_) => Some(pools.begin_opening()),
+            PoolConfig::Image(_) | PoolConfig::Lvm(_) => Some(pools.begin_opening()),
             PoolConfig::Rbd(_) => None,
         };
         let open = move || {
@@ -139,10 +142,11 @@ impl PoolOpening {
     fn not_open_yet(&self) -> Error {
         let reason = match &self.config {
             PoolConfig::Image(_) => "it is not open yet: its disk is slow or does not answer",
-            PoolConfig::Rbd(_) => {
-                "it is not open yet: the Ceph cluster is slow or does not \
-                                   answer"
+            PoolConfig::Lvm(_) => {
+                "it is not open yet: a disk of its volume group is slow or does not answer, or another command of LVM \
+                 holds the lock of the volume group"
             }
+            PoolConfig::Rbd(_) => "it is not open yet: the Ceph cluster is slow or does not answer",
         };
         Error::unreachable(format!("open pool {}", self.config.name()), reason)
     }
@@ -150,8 +154,10 @@ impl PoolOpening {
     /// A directory that a pool is missing from may become empty while we wait: a broken disk is
     /// unmounted to be repaired. Only a start makes a new pool.
     fn without_create(mut self) -> Self {
-        if let PoolConfig::Image(image) = &mut self.config {
-            image.create = false;
+        match &mut self.config {
+            PoolConfig::Image(image) => image.create = false,
+            PoolConfig::Lvm(lvm) => lvm.create = false,
+            PoolConfig::Rbd(_) => {}
         }
         self
     }
@@ -162,6 +168,9 @@ fn open_pool(config: &PoolConfig, claims: &PoolIdClaims) -> Result<OpenPool> {
     match config {
         PoolConfig::Image(config) => {
             Ok(OpenPool::Image(Arc::new(ImagePool::open_if(config.clone(), claim)?)))
+        }
+        PoolConfig::Lvm(config) => {
+            Ok(OpenPool::Lvm(Arc::new(LvmPool::open_if(config.clone(), claim)?)))
         }
         PoolConfig::Rbd(config) => Ok(OpenPool::Rbd(Arc::new(RbdPool::open_if(config, claim)?))),
     }
@@ -272,45 +281,6 @@ impl OpenedPools {
     }
 }
 
-/// Whether this is the run directory of the pool's daemon in this boot, so that what has no record in
-/// it is an orphan (decision 0024). With devices that an earlier daemon recorded elsewhere it is
-/// not, until they are gone. A new stamp in the pool says that it is no other run directory's any more
-/// either (decision 0043); it comes first, so that a crash leaves the pool without one.
-fn mark_run_dir(
-    host: &LinuxHost,
-    engine: &Engine,
-    pool: &ImagePool,
-    config: &ImagePoolConfig,
-) -> Result<()> {
-    let id = pool.id();
-    let mark = |stamp: Option<&str>| host.mark_pool(id, stamp, &config.name, &config.path);
-    let is_alone = engine.unrecorded(id)?.is_empty();
-    if let Some(stamp) = pool.run_stamp()
-        && is_alone
-        && host.is_marked_pool(id, &stamp)?
-    {
-        if let Err(error) = pool.set_run_stamp(stamp.clone(), host.run_dir()) {
-            tracing::warn!(%error, "cannot record in the pool where its run directory is");
-        }
-        return mark(Some(&stamp));
-    }
-    let stamp: [u8; 8] = random_bytes()
-        .map_err(|error| Error::failed(format!("open pool {}", pool.name()), Reason::of(error)))?;
-    let stamp = format!("{:016x}", u64::from_be_bytes(stamp));
-    match pool.set_run_stamp(stamp.clone(), host.run_dir()) {
-        Ok(()) if is_alone => mark(Some(&stamp)),
-        Ok(()) => mark(None),
-        Err(error) => {
-            tracing::warn!(
-                %error,
-                "cannot record the run directory in the pool; the doctor will report orphans \
-                 of this pool and not repair them"
-            );
-            mark(None)
-        }
-    }
-}
-
 /// A pool that cannot be served is closed.
 fn take_in(
     engine: &Engine,
@@ -329,7 +299,7 @@ fn with_pool(
     config: &PoolConfig,
 ) -> Result<Engine> {
     let engine = engine.with_pool(open.served())?;
-    if let (OpenPool::Image(pool), PoolConfig::Image(config)) = (open, config) {
+    if let Some(pool) = open.stamped() {
         mark_run_dir(host, &engine, pool, config)?;
     }
     Ok(engine)

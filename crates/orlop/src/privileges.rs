@@ -5,7 +5,7 @@ use orlop_sys::privilege::{self, CapabilitySet, KeptCapabilities};
 
 use crate::config::Config;
 
-/// Mounts, loop devices and freezes; paths of other users; groups of volumes; nodes of devices; asking who
+/// Mounts, loop devices, device-mapper and freezes; paths of other users; groups of volumes; nodes of devices; asking who
 /// has a file of another user open; and growing an ext4 that is mounted.
 const NODE: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::DAC_OVERRIDE)
@@ -16,8 +16,8 @@ const NODE: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::LEASE)
     .union(CapabilitySet::SYS_RESOURCE);
 
-/// Freezes, loop devices, managed pools and subvolumes; asking who has a file of another user open.
-const IMAGE_CONTROLLER: CapabilitySet = CapabilitySet::SYS_ADMIN
+/// Freezes, loop devices, device-mapper, managed pools and subvolumes; asking who has a file of another user open.
+const LOCAL_CONTROLLER: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::LEASE);
@@ -26,9 +26,9 @@ const IMAGE_CONTROLLER: CapabilitySet = CapabilitySet::SYS_ADMIN
 const RBD_CONTROLLER: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
 
 fn needed(config: &Config) -> CapabilitySet {
-    match (config.mode.serves_node(), config.has_image_pool()) {
+    match (config.mode.serves_node(), config.has_local_pool()) {
         (true, _) => NODE,
-        (false, true) => IMAGE_CONTROLLER,
+        (false, true) => LOCAL_CONTROLLER,
         (false, false) => RBD_CONTROLLER,
     }
 }

@@ -337,11 +337,18 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// For managed pools, which are frozen for a moment when their image has grown.
+/// For managed pools, which are frozen for a moment when their image has grown, and for devices that an lvm pool has
+/// suspended.
 fn set_thaw_helper(config: &mut Config) {
     for pool in &mut config.pools {
-        if let PoolConfig::Image(image) = pool {
-            image.thaw_helper = Some(thaw_helper::command(config.log.format));
+        match pool {
+            PoolConfig::Image(image) => {
+                image.thaw_helper = Some(thaw_helper::command(config.log.format));
+            }
+            PoolConfig::Lvm(lvm) => {
+                lvm.thaw_helper = Some(thaw_helper::command(config.log.format));
+            }
+            PoolConfig::Rbd(_) => {}
         }
     }
 }
@@ -379,7 +386,7 @@ fn features(config: &Config, host: &dyn Host) -> Features {
         limits: limits.is_ok() || config.is_router,
         group_snapshots: config.is_router
             || config.pools.iter().any(|pool| match pool {
-                PoolConfig::Image(_) => true,
+                PoolConfig::Image(_) | PoolConfig::Lvm(_) => true,
                 PoolConfig::Rbd(_) => RbdPool::takes_group_snapshots(),
             }),
         mode: config.mode,

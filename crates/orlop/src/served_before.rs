@@ -14,7 +14,9 @@ pub(crate) fn remember_served_pools(config: &mut Config) -> orlop_model::Result<
     let configured: Vec<PathBuf> = config.pools.iter().filter_map(PoolConfig::directory).collect();
     for pool in &mut config.pools {
         if let PoolConfig::Image(image) = pool {
-            let before = served.iter().filter(|before| is_same(before, image));
+            // Where it is no directory, it is a pool of another kind.
+            let before =
+                served.iter().filter(|before| before.path.is_absolute() && is_same(before, image));
             image.served_before = before.map(|before| served_before(before, &configured)).collect();
         }
     }

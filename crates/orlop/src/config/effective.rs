@@ -4,8 +4,9 @@ use std::fmt::{Display, Write};
 use std::path::Path;
 
 use orlop_csi::Mode;
-use orlop_model::Topology;
+use orlop_model::{LvmLayout, Topology};
 use orlop_pools::image::{Floor, ImagePoolConfig};
+use orlop_pools::lvm::{LvmPoolConfig, ThinPoolSize};
 use orlop_pools::rbd::RbdPoolConfig;
 use orlop_router::OwnCertificate;
 
@@ -35,6 +36,7 @@ pub(crate) fn effective(config: &Config, sockets: Option<&Sockets>) -> String {
         text.string("ORLOP_POOL_NAME", "name", pool.name());
         match pool {
             PoolConfig::Image(pool) => text.image_pool(pool),
+            PoolConfig::Lvm(pool) => text.lvm_pool(pool),
             PoolConfig::Rbd(pool) => text.rbd_pool(pool),
         }
     }
@@ -173,20 +175,61 @@ impl Text<'_> {
     fn image_pool(&mut self, pool: &ImagePoolConfig) {
         self.string("ORLOP_POOL_KIND", "kind", "image");
         self.path("ORLOP_POOL", "path", &pool.path);
-        let floor = match pool.floor {
-            Floor::Percent(percent) => format!("{percent}%"),
-            // A size needs its unit.
-            Floor::Bytes(bytes) if bytes % 1024 == 0 => format!("{}KiB", bytes / 1024),
-            Floor::Bytes(bytes) if bytes % 1000 == 0 => format!("{}k", bytes / 1000),
-            Floor::Bytes(bytes) => format!("{bytes}"),
-        };
-        self.string("ORLOP_POOL_FLOOR", "floor", floor);
-        let overcommit = f64::from(pool.overcommit_percent) / 100.0;
-        self.value("ORLOP_POOL_OVERCOMMIT", "overcommit", format!("{overcommit:?}"));
+        self.space(pool.floor, pool.overcommit_percent);
         if let Some(size) = pool.managed_size {
             self.string("ORLOP_POOL_IMAGE_SIZE", "image_size", size);
         }
         self.value("ORLOP_POOL_CREATE", "create", pool.create);
+    }
+
+    fn space(&mut self, floor: Floor, overcommit_percent: u32) {
+        let floor = match floor {
+            Floor::Percent(percent) => format!("{percent}%"),
+            Floor::Bytes(bytes) => with_unit(bytes),
+        };
+        self.string("ORLOP_POOL_FLOOR", "floor", floor);
+        let overcommit = f64::from(overcommit_percent) / 100.0;
+        self.value("ORLOP_POOL_OVERCOMMIT", "overcommit", format!("{overcommit:?}"));
+    }
+
+    fn lvm_pool(&mut self, pool: &LvmPoolConfig) {
+        self.string("ORLOP_POOL_KIND", "kind", "lvm");
+        self.string("ORLOP_LVM_GROUP", "group", &pool.group);
+        self.string("ORLOP_LVM_THIN_POOL", "thin_pool", &pool.thin_pool);
+        self.space(pool.floor, pool.overcommit_percent);
+        self.value("ORLOP_POOL_CREATE", "create", pool.create);
+        let new = &pool.new_thin_pool;
+        self.string("ORLOP_LVM_SIZE", "size", shown(new.size));
+        if let Some(bytes) = new.chunk_size {
+            self.string("ORLOP_LVM_CHUNK_SIZE", "chunk_size", with_unit(bytes));
+        }
+        if let Some(bytes) = new.metadata_size {
+            self.string("ORLOP_LVM_METADATA_SIZE", "metadata_size", with_unit(bytes));
+        }
+        self.layout(&new.layout);
+        if let Some(extension) = &pool.extension {
+            let at = format!("{}%", extension.at_percent);
+            self.string("ORLOP_LVM_EXTEND_AT", "extend_at", at);
+            self.string("ORLOP_LVM_EXTEND_BY", "extend_by", shown(extension.by));
+            if let Some(limit) = extension.limit {
+                self.string("ORLOP_LVM_EXTEND_LIMIT", "extend_limit", with_unit(limit));
+            }
+        }
+    }
+
+    fn layout(&mut self, layout: &LvmLayout) {
+        if let Some(raid) = layout.raid {
+            self.string("ORLOP_LVM_RAID", "raid", raid.as_str());
+        }
+        if let Some(mirrors) = layout.mirrors {
+            self.value("ORLOP_LVM_MIRRORS", "mirrors", mirrors);
+        }
+        if let Some(stripes) = layout.stripes {
+            self.value("ORLOP_LVM_STRIPES", "stripes", stripes);
+        }
+        if let Some(bytes) = layout.stripe_size {
+            self.string("ORLOP_LVM_STRIPE_SIZE", "stripe_size", with_unit(bytes));
+        }
     }
 
     fn rbd_pool(&mut self, pool: &RbdPoolConfig) {
@@ -198,6 +241,22 @@ impl Text<'_> {
         self.path("ORLOP_RBD_KEYRING", "keyring", &pool.keyring);
         self.value("ORLOP_RBD_TIMEOUT_SECONDS", "timeout_seconds", pool.timeout.as_secs());
         self.value("ORLOP_POOL_CREATE", "create", pool.create);
+    }
+}
+
+fn shown(size: ThinPoolSize) -> String {
+    match size {
+        ThinPoolSize::Percent(percent) => format!("{percent}%"),
+        ThinPoolSize::Bytes(bytes) => with_unit(bytes),
+    }
+}
+
+/// As the settings that need a unit take it.
+fn with_unit(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes % 1024 == 0 => format!("{}KiB", bytes / 1024),
+        bytes if bytes % 1000 == 0 => format!("{}k", bytes / 1000),
+        bytes => bytes.to_string(),
     }
 }
 

@@ -92,6 +92,19 @@ pub(super) struct PoolSettings {
     pub(super) user: Option<String>,
     pub(super) keyring: Option<PathBuf>,
     pub(super) timeout_seconds: Option<u32>,
+    /// LVM's name of the volume group.
+    pub(super) group: Option<String>,
+    pub(super) thin_pool: Option<String>,
+    pub(super) size: Option<String>,
+    pub(super) chunk_size: Option<String>,
+    pub(super) metadata_size: Option<String>,
+    pub(super) raid: Option<String>,
+    pub(super) mirrors: Option<u32>,
+    pub(super) stripes: Option<u32>,
+    pub(super) stripe_size: Option<String>,
+    pub(super) extend_at: Option<String>,
+    pub(super) extend_by: Option<String>,
+    pub(super) extend_limit: Option<String>,
 }
 
 /// Not an untagged enum: that would say of any mistake in a pool only that nothing fits.

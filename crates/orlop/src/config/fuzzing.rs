@@ -50,6 +50,13 @@ fn check(config: &Config) {
     for pool in &config.pools {
         match pool {
             PoolConfig::Image(image) => assert!(image.path.is_absolute(), "{image:?}"),
+            // Arguments of lvm, and parts of the names of devices.
+            PoolConfig::Lvm(lvm) => {
+                for name in [&lvm.group, &lvm.thin_pool] {
+                    let is_name = !name.starts_with('-') && !name.is_empty();
+                    assert!(is_name && !name.contains(['/', ' ', '\0', '"']), "{name:?}");
+                }
+            }
             // One value each in a ceph.conf, and no options on a command line.
             PoolConfig::Rbd(rbd) => {
                 assert!(rbd.keyring.is_absolute(), "{rbd:?}");

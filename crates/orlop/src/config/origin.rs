@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::ConfigError;
 
 /// Each variable with its key in the file.
-pub(super) const KEYS: [(&str, &str); 45] = [
+pub(super) const KEYS: [(&str, &str); 57] = [
     ("CSI_ENDPOINT", "endpoint"),
     ("ORLOP_ADDONS_ENDPOINT", "addons_endpoint"),
     ("ORLOP_REGISTER", "register"),
@@ -46,6 +46,18 @@ pub(super) const KEYS: [(&str, &str); 45] = [
     ("ORLOP_POOL_OVERCOMMIT", "pool.overcommit"),
     ("ORLOP_POOL_IMAGE_SIZE", "pool.image_size"),
     ("ORLOP_POOL_CREATE", "pool.create"),
+    ("ORLOP_LVM_GROUP", "pool.group"),
+    ("ORLOP_LVM_THIN_POOL", "pool.thin_pool"),
+    ("ORLOP_LVM_SIZE", "pool.size"),
+    ("ORLOP_LVM_CHUNK_SIZE", "pool.chunk_size"),
+    ("ORLOP_LVM_METADATA_SIZE", "pool.metadata_size"),
+    ("ORLOP_LVM_RAID", "pool.raid"),
+    ("ORLOP_LVM_MIRRORS", "pool.mirrors"),
+    ("ORLOP_LVM_STRIPES", "pool.stripes"),
+    ("ORLOP_LVM_STRIPE_SIZE", "pool.stripe_size"),
+    ("ORLOP_LVM_EXTEND_AT", "pool.extend_at"),
+    ("ORLOP_LVM_EXTEND_BY", "pool.extend_by"),
+    ("ORLOP_LVM_EXTEND_LIMIT", "pool.extend_limit"),
     ("ORLOP_RBD_MONITORS", "pool.monitors"),
     ("ORLOP_RBD_POOL", "pool.pool"),
     ("ORLOP_RBD_NAMESPACE", "pool.namespace"),
@@ -93,8 +105,8 @@ impl Origin {
 
     /// The variables of a pool describe one that the file has not.
     fn is_variable(&self, setting: &str) -> bool {
-        let describes_pool =
-            |name: &str| name.starts_with("ORLOP_POOL") || name.starts_with("ORLOP_RBD_");
+        const OF_POOL: [&str; 3] = ["ORLOP_POOL", "ORLOP_LVM_", "ORLOP_RBD_"];
+        let describes_pool = |name: &str| OF_POOL.iter().any(|start| name.starts_with(start));
         self.variables.contains(setting)
             || describes_pool(setting) && self.variables.iter().any(|name| describes_pool(name))
     }
@@ -106,12 +118,13 @@ mod tests {
 
     use super::*;
 
-    /// docs/configuration.md and docs/ceph.md have tables of the form | `VARIABLE` | `key` |.
+    /// docs/configuration.md, docs/lvm.md and docs/ceph.md have tables of the form | `VARIABLE` | `key` |.
     #[test]
     fn documented_variables_match_their_keys() {
         let documents = [
             include_str!("../../../../docs/configuration.md"),
             include_str!("../../../../docs/ceph.md"),
+            include_str!("../../../../docs/lvm.md"),
         ];
         let documented: BTreeMap<_, _> = documents
             .iter()

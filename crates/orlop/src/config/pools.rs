@@ -6,10 +6,12 @@ use std::time::Duration;
 use orlop_csi::Mode;
 use orlop_model::{FsType, NodeId, Topology, parse_size};
 use orlop_pools::image::{Floor, ImagePoolConfig};
+use orlop_pools::lvm::LvmPoolConfig;
 use orlop_pools::rbd::RbdPoolConfig;
 
 use super::ConfigError;
 use super::file::PoolSettings;
+use super::lvm::{lvm, refuse_lvm};
 use super::validate::bytes;
 
 const DEFAULT_NAME: &str = "default";
@@ -21,6 +23,7 @@ const LONGEST_TIMEOUT_SECONDS: u32 = 60;
 #[derive(Debug, Clone)]
 pub(crate) enum PoolConfig {
     Image(ImagePoolConfig),
+    Lvm(LvmPoolConfig),
     Rbd(RbdPoolConfig),
 }
 
@@ -28,7 +31,17 @@ impl PoolConfig {
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Image(config) => &config.name,
+            Self::Lvm(config) => &config.name,
             Self::Rbd(config) => &config.name,
+        }
+    }
+
+    /// As in the settings.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Image(_) => "image",
+            Self::Lvm(_) => "lvm",
+            Self::Rbd(_) => "rbd",
         }
     }
 
@@ -36,7 +49,31 @@ impl PoolConfig {
     pub(crate) fn directory(&self) -> Option<PathBuf> {
         match self {
             Self::Image(config) => Some(config.path.clone()),
-            Self::Rbd(_) => None,
+            Self::Lvm(_) | Self::Rbd(_) => None,
+        }
+    }
+
+    /// The same in words, wherever it is.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Image(config) => config.path.display().to_string(),
+            Self::Lvm(config) => format!("{}/{}", config.group, config.thin_pool),
+            Self::Rbd(config) => config.pool.clone(),
+        }
+    }
+
+    /// Are its volumes on disks of this machine, which its daemon alone uses?
+    pub(crate) fn is_local(&self) -> bool {
+        match self {
+            Self::Image(_) | Self::Lvm(_) => true,
+            Self::Rbd(_) => false,
+        }
+    }
+
+    pub(crate) fn as_lvm(&self) -> Option<&LvmPoolConfig> {
+        match self {
+            Self::Lvm(config) => Some(config),
+            Self::Image(_) | Self::Rbd(_) => None,
         }
     }
 }
@@ -84,18 +121,38 @@ pub(super) fn validate(
                 ),
             ));
         }
+        check_thin_pool_is_free(&config, &pools)?;
         pools.push(config);
     }
     Ok(pools)
+}
+
+fn check_thin_pool_is_free(config: &PoolConfig, others: &[PoolConfig]) -> Result<(), ConfigError> {
+    let place = |lvm: &LvmPoolConfig| (lvm.group.clone(), lvm.thin_pool.clone());
+    let Some((group, thin_pool)) = config.as_lvm().map(place) else { return Ok(()) };
+    let is_same = |other: &&PoolConfig| {
+        other.as_lvm().map(place).is_some_and(|other| other == (group.clone(), thin_pool.clone()))
+    };
+    match others.iter().find(is_same) {
+        None => Ok(()),
+        Some(other) => {
+            let problem = format!(
+                "pool {:?} has the thin pool {group}/{thin_pool} too; give each pool a separate one",
+                other.name()
+            );
+            Err(ConfigError::new("ORLOP_LVM_THIN_POOL", problem).of_pool(config.name()))
+        }
+    }
 }
 
 fn pool(mut settings: PoolSettings, around: &Surroundings<'_>) -> Result<PoolConfig, ConfigError> {
     let name = name(settings.name.take())?;
     match settings.kind.as_deref() {
         None | Some("image") => image(settings, name, around).map(PoolConfig::Image),
+        Some("lvm") => lvm(settings, name, around).map(PoolConfig::Lvm),
         Some("rbd") => rbd(settings, name, around).map(PoolConfig::Rbd),
         Some(other) => {
-            Err(ConfigError::new("ORLOP_POOL_KIND", format!("{other:?} is neither image nor rbd")))
+            Err(ConfigError::new("ORLOP_POOL_KIND", format!("{other:?} is not image, lvm or rbd")))
         }
     }
 }
@@ -117,17 +174,8 @@ fn image(
     name: String,
     around: &Surroundings<'_>,
 ) -> Result<ImagePoolConfig, ConfigError> {
-    refuse(
-        "is for pools of kind rbd",
-        &[
-            ("ORLOP_RBD_MONITORS", settings.monitors.is_some()),
-            ("ORLOP_RBD_POOL", settings.pool.is_some()),
-            ("ORLOP_RBD_NAMESPACE", settings.namespace.is_some()),
-            ("ORLOP_RBD_USER", settings.user.is_some()),
-            ("ORLOP_RBD_KEYRING", settings.keyring.is_some()),
-            ("ORLOP_RBD_TIMEOUT_SECONDS", settings.timeout_seconds.is_some()),
-        ],
-    )?;
+    refuse_rbd(&settings)?;
+    refuse_lvm(&settings)?;
     let path = settings.path.filter(|path| path.is_absolute()).ok_or_else(|| {
         ConfigError::new(
             "ORLOP_POOL",
@@ -149,6 +197,21 @@ fn image(
     })
 }
 
+/// Settings that pools of other kinds do not have.
+pub(super) fn refuse_rbd(settings: &PoolSettings) -> Result<(), ConfigError> {
+    refuse(
+        "is for pools of kind rbd",
+        &[
+            ("ORLOP_RBD_MONITORS", settings.monitors.is_some()),
+            ("ORLOP_RBD_POOL", settings.pool.is_some()),
+            ("ORLOP_RBD_NAMESPACE", settings.namespace.is_some()),
+            ("ORLOP_RBD_USER", settings.user.is_some()),
+            ("ORLOP_RBD_KEYRING", settings.keyring.is_some()),
+            ("ORLOP_RBD_TIMEOUT_SECONDS", settings.timeout_seconds.is_some()),
+        ],
+    )
+}
+
 fn image_size(text: &str) -> Result<u64, ConfigError> {
     const SETTING: &str = "ORLOP_POOL_IMAGE_SIZE";
     let smallest = FsType::Xfs.smallest_volume();
@@ -167,6 +230,7 @@ fn rbd(
     name: String,
     around: &Surroundings<'_>,
 ) -> Result<RbdPoolConfig, ConfigError> {
+    refuse_lvm(&settings)?;
     refuse(
         "is not for pools of kind rbd: the cluster manages its own space",
         &[
@@ -213,7 +277,7 @@ fn rbd(
     })
 }
 
-fn refuse(problem: &str, given: &[(&str, bool)]) -> Result<(), ConfigError> {
+pub(super) fn refuse(problem: &str, given: &[(&str, bool)]) -> Result<(), ConfigError> {
     match given.iter().find(|(_, given)| *given) {
         Some((setting, _)) => Err(ConfigError::new(*setting, problem)),
         None => Ok(()),
@@ -260,7 +324,7 @@ fn is_one_value(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_graphic() && !b"#;".contains(&b))
 }
 
-fn floor(given: Option<&str>) -> Result<Floor, ConfigError> {
+pub(super) fn floor(given: Option<&str>) -> Result<Floor, ConfigError> {
     let Some(text) = given else {
         return Ok(DEFAULT_FLOOR);
     };
@@ -280,7 +344,7 @@ fn floor(given: Option<&str>) -> Result<Floor, ConfigError> {
 }
 
 /// Kept as whole percent, so that capacity is exact arithmetic.
-fn overcommit(given: Option<f64>) -> Result<u32, ConfigError> {
+pub(super) fn overcommit(given: Option<f64>) -> Result<u32, ConfigError> {
     let factor = given.unwrap_or(1.0);
     if !(1.0..=1000.0).contains(&factor) {
         return Err(ConfigError::new(

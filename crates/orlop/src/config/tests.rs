@@ -72,6 +72,7 @@ fn kubernetes_service_variables_are_ignored() {
         ("ORLOP_POOL_PORT", "tcp://10.0.0.1:80"),
         ("ORLOP_POOL_PORT_80_TCP_ADDR", "10.0.0.1"),
         ("ORLOP_RBD_SERVICE_HOST", "10.0.0.1"),
+        ("ORLOP_LVM_SERVICE_PORT", "80"),
     ];
     assert!(load_with("", &injected).is_ok());
 }
@@ -109,6 +110,7 @@ fn every_bad_value_names_its_setting() {
         ("ORLOP_POOL_NAME", "a/b"),
         ("ORLOP_POOL_KIND", "zfs"),
         ("ORLOP_RBD_USER", "admin"),
+        ("ORLOP_LVM_GROUP", "vg0"),
         ("ORLOP_POOL", "relative"),
     ] {
         let variables = [("ORLOP_POOL", "/data"), (name, value)];

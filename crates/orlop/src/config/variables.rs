@@ -40,8 +40,8 @@ pub(super) fn text(name: &str, value: Option<OsString>) -> Result<Option<String>
     })
 }
 
-/// Sets what the variables say. `ORLOP_POOL*` and `ORLOP_RBD_*` describe one pool, for which the
-/// file then has none.
+/// Sets what the variables say. `ORLOP_POOL*`, `ORLOP_LVM_*` and `ORLOP_RBD_*` describe one pool, for which
+/// the file then has none.
 pub(super) fn apply(
     settings: &mut Settings,
     variables: impl Iterator<Item = (String, String)>,
@@ -60,6 +60,9 @@ pub(super) fn apply(
             describes_pool = Some(name);
         } else if let Some(rest) = key.strip_prefix("RBD_") {
             set_rbd(&mut pool, &name, rest, value)?;
+            describes_pool = Some(name);
+        } else if let Some(rest) = key.strip_prefix("LVM_") {
+            set_lvm(&mut pool, &name, rest, value)?;
             describes_pool = Some(name);
         } else {
             set(settings, &name, key, value)?;
@@ -163,6 +166,30 @@ fn set_rbd(
         "USER" => pool.user = Some(value),
         "KEYRING" => pool.keyring = Some(PathBuf::from(value)),
         "TIMEOUT_SECONDS" => pool.timeout_seconds = Some(parse(name, &value, WHOLE_NUMBER)?),
+        _ => return Err(unknown(name)),
+    }
+    Ok(())
+}
+
+fn set_lvm(
+    pool: &mut PoolSettings,
+    name: &str,
+    rest: &str,
+    value: String,
+) -> Result<(), ConfigError> {
+    match rest {
+        "GROUP" => pool.group = Some(value),
+        "THIN_POOL" => pool.thin_pool = Some(value),
+        "SIZE" => pool.size = Some(value),
+        "CHUNK_SIZE" => pool.chunk_size = Some(value),
+        "METADATA_SIZE" => pool.metadata_size = Some(value),
+        "RAID" => pool.raid = Some(value),
+        "MIRRORS" => pool.mirrors = Some(parse(name, &value, WHOLE_NUMBER)?),
+        "STRIPES" => pool.stripes = Some(parse(name, &value, WHOLE_NUMBER)?),
+        "STRIPE_SIZE" => pool.stripe_size = Some(value),
+        "EXTEND_AT" => pool.extend_at = Some(value),
+        "EXTEND_BY" => pool.extend_by = Some(value),
+        "EXTEND_LIMIT" => pool.extend_limit = Some(value),
         _ => return Err(unknown(name)),
     }
     Ok(())

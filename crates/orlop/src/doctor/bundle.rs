@@ -153,6 +153,11 @@ impl Bundle {
                     }
                 }
             }
+            PoolConfig::Lvm(lvm) => {
+                let group = lvm.group.clone();
+                let report = within_timeout(move || machine::volume_group(&group));
+                self.add_outcome(&at("volume-group.txt"), report);
+            }
             PoolConfig::Rbd(_) => self.miss(
                 &at("orlop.pool"),
                 "it is an object in the Ceph cluster; findings.json has the pool's id, if it could be reached",

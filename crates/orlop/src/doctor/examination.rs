@@ -1,24 +1,20 @@
 //! The examination itself: of every pool, then of the machine.
 
-use std::fmt::Display;
+mod pool;
+
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_host::{MachineScan, VolumeExistence};
-use orlop_model::{Error, Finding, NodeId, PoolId, Result, VolumeId};
-use orlop_pools::image::{ImagePool, ImagePoolConfig, Inspection};
-use orlop_pools::rbd::{RbdPool, RbdPoolConfig};
+use orlop_model::{Finding, PoolId, Result, VolumeId};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::run_directory::RunDirectory;
-use crate::check;
-use crate::config::{Config, PoolConfig, Sockets};
+use crate::config::{Config, Sockets};
+use crate::inspection::Inspection;
+use pool::{PoolExamination, SECOND_SCAN_AFTER, lasting, start_examining};
 
-/// When a daemon serves the pool: after this time, files of a call that was running are gone.
-const SECOND_SCAN_AFTER: Duration = Duration::from_secs(1);
 /// Far more than it takes on a disk that answers.
 const INSPECTION_TIMEOUT: Duration = Duration::from_secs(30);
 const NO_ANSWER: &str =
@@ -46,7 +42,7 @@ pub(crate) struct ExaminedPool {
     pub(crate) id: Option<PoolId>,
     /// Could all of it be examined?
     pub(crate) is_examined: bool,
-    /// For image pools only.
+    /// Of a pool on disks of this machine.
     pub(crate) inspection: Option<Inspection>,
     /// The same.
     pub(crate) run_dir: Option<RunDirectory>,
@@ -70,122 +66,10 @@ pub(crate) struct ExaminedRunDirectory {
     has_all_pools: bool,
 }
 
-/// The result of examining one pool.
-#[derive(Default)]
-struct PoolExamination {
-    /// `None`: not even the id could be read.
-    id: Option<PoolId>,
-    pool: Option<ExaminedPool>,
-    findings: Vec<Finding>,
-    warning: Option<String>,
-    not_examined: Option<String>,
-}
-
 impl Found {
     fn in_pool(name: &str, finding: Finding) -> Self {
         Self { pool: Some(name.to_owned()), finding }
     }
-}
-
-impl PoolExamination {
-    fn of(pool: &PoolConfig, node: &NodeId) -> Self {
-        let examination = match pool {
-            PoolConfig::Image(pool) => Self::of_image_pool(pool, node),
-            PoolConfig::Rbd(pool) => Self::of_rbd_pool(pool),
-        };
-        Self { warning: check::volatility(pool), ..examination }
-    }
-
-    fn of_rbd_pool(pool: &RbdPoolConfig) -> Self {
-        let (name, at) = (pool.name.clone(), format!("the Ceph pool {}", pool.pool));
-        let inspected = RbdPool::inspect(pool);
-        let id = inspected.as_ref().ok().map(|(id, _)| id.clone());
-        let is_examined = id.is_some();
-        let examined = ExaminedPool { name, at, id, is_examined, inspection: None, run_dir: None };
-        let examined = Some(examined);
-        match inspected {
-            Ok((id, findings)) => {
-                Self { id: Some(id), pool: examined, findings, ..Self::default() }
-            }
-            Err(error) => {
-                let not_examined = Some(format!("pool {}: {error}", pool.name));
-                Self { pool: examined, not_examined, ..Self::default() }
-            }
-        }
-    }
-
-    fn of_image_pool(config: &ImagePoolConfig, node: &NodeId) -> Self {
-        let subject = format!("pool {}", config.name);
-        let at = config.path.display().to_string();
-        let finding = match inspect(config, node) {
-            Ok(Some(mut inspection)) => {
-                let findings = std::mem::take(&mut inspection.findings);
-                let id = Some(inspection.id.clone());
-                let (name, inspection) = (config.name.clone(), Some(inspection));
-                let examined = ExaminedPool {
-                    name,
-                    at,
-                    id: id.clone(),
-                    is_examined: true,
-                    inspection,
-                    run_dir: None,
-                };
-                return Self { id, pool: Some(examined), findings, ..Self::default() };
-            }
-            Ok(None) if ImagePool::has_volumes_at(&config.path) => Finding::by_hand(
-                "mark-missing",
-                subject,
-                format!("{at} holds volumes but no orlop.pool, so no daemon starts on it"),
-                "restore that file: it has the pool id, which is part of the id of each volume",
-            ),
-            Ok(None) => match ImagePool::findings_of_removed(&config.path) {
-                Ok(findings) if findings.is_empty() => Finding::by_hand(
-                    "no-pool",
-                    subject,
-                    format!("there is no pool at {at}"),
-                    advice_without_pool(config),
-                ),
-                Ok(findings) => return Self { findings, ..Self::default() },
-                Err(error) => {
-                    let not_examined = Some(format!("{subject}: {error}"));
-                    return Self { not_examined, ..Self::default() };
-                }
-            },
-            Err(error @ Error::Damaged { .. }) => {
-                let of_image = ImagePool::finding_of_image(&config.path).ok().flatten();
-                of_image.unwrap_or_else(|| {
-                    Finding::by_hand(
-                        "mark-damaged",
-                        subject,
-                        error.to_string(),
-                        "restore that file: it has the pool id, which is part of the id of each \
-                         volume",
-                    )
-                })
-            }
-            Err(error) => {
-                let not_examined = Some(format!("{subject}: {error}"));
-                return Self { not_examined, ..Self::default() };
-            }
-        };
-        Self { findings: vec![finding], ..Self::default() }
-    }
-
-    fn failed(pool: &PoolConfig, why: impl Display) -> Self {
-        Self { not_examined: Some(format!("pool {}: {why}", pool.name())), ..Self::default() }
-    }
-}
-
-/// On a separate thread, so that a pool on a hanging disk does not keep the others from being examined.
-fn start_examining(pool: &PoolConfig, node: &NodeId) -> std::io::Result<Receiver<PoolExamination>> {
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let (pool, node) = (pool.clone(), node.clone());
-    let examine = move || {
-        // The receiver is gone only if it took too long.
-        let _ = sender.send(PoolExamination::of(&pool, &node));
-    };
-    thread::Builder::new().name("doctor".to_owned()).spawn(examine)?;
-    Ok(receiver)
 }
 
 impl Examination {
@@ -388,34 +272,6 @@ impl Examination {
             None => VolumeExistence::PoolNotConfigured,
         }
     }
-}
-
-/// What a start would say, where it would not make a pool.
-fn advice_without_pool(config: &ImagePoolConfig) -> String {
-    match ImagePool::check(config) {
-        Err(Error::Unreachable { reason, .. }) => reason.to_string(),
-        Ok(_) | Err(_) => {
-            "if there should be one, mount its filesystem; else the next start makes it".to_owned()
-        }
-    }
-}
-
-fn inspect(config: &ImagePoolConfig, node: &NodeId) -> Result<Option<Inspection>> {
-    let Some(mut first) = ImagePool::inspect(config, node)? else {
-        return Ok(None);
-    };
-    if first.in_use && !first.findings.is_empty() {
-        std::thread::sleep(SECOND_SCAN_AFTER);
-        let later = ImagePool::inspect(config, node)?;
-        let later = later.map(|mut later| std::mem::take(&mut later.findings)).unwrap_or_default();
-        first.findings = lasting(std::mem::take(&mut first.findings), &later);
-    }
-    Ok(Some(first))
-}
-
-fn lasting(findings: Vec<Finding>, later: &[Finding]) -> Vec<Finding> {
-    let lasts = |finding: &Finding| later.iter().any(|it| it.is_like(finding));
-    findings.into_iter().filter(lasts).map(Finding::once_unused).collect()
 }
 
 /// Does not wait: a daemon that is stopped takes no connection once its backlog is full.

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
-use orlop_pools::image::Inspection;
 use serde::Serialize;
 
 use super::examination::{Examination, ExaminedPool};
+use crate::inspection::Inspection;
 
 /// Something is wrong; with `--repair`, still.
 pub(crate) const FINDINGS: u8 = 1;

@@ -16,7 +16,7 @@ use crate::doctor::Examination;
 const EXAMINATION_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
 pub(super) struct DoctorMetrics {
-    /// With image pools alone: orphans on Ceph are found by the garbage collection of any controller.
+    /// With pools of this machine alone: orphans on Ceph are found by the garbage collection of any controller.
     config: Config,
     /// How many pools the daemon has, of every kind.
     all_pools: usize,
@@ -51,7 +51,7 @@ impl DoctorMetrics {
     pub(super) fn new(config: &Config) -> Self {
         let mut config = config.clone();
         let all_pools = config.pools.len();
-        config.pools.retain(|pool| pool.directory().is_some());
+        config.pools.retain(PoolConfig::is_local);
         Self { config, all_pools, state: Arc::default() }
     }
 

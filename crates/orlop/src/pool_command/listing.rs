@@ -1,26 +1,27 @@
 //! What `orlop pool list` and `show` say, for programs and for people.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use orlop_model::{Bytes, VolumeRecord};
-use orlop_pools::image::{ImagePool, ImagePoolConfig, Inspection};
+use orlop_pools::image::{ImagePool, ImagePoolConfig};
+use orlop_pools::lvm::{LvmPool, LvmPoolConfig};
 use serde::Serialize;
 
 use super::absent;
 use crate::config::PoolConfig;
 use crate::doctor::Line;
+use crate::inspection::Inspection;
 use crate::reading::within_timeout;
 
 #[derive(Serialize)]
 pub(super) struct ListedPool {
     name: String,
     kind: &'static str,
-    /// The directory, or the pool of the Ceph cluster.
+    /// The directory, the thin pool, or the pool of the Ceph cluster.
     at: String,
     /// Null if there is no pool yet, if it is not here, or for a Ceph cluster, which is not queried.
     pub(super) id: Option<String>,
-    /// Of the filesystem that it is on; null where that is not known without its daemon.
+    /// Of the filesystem or the thin pool that it is on; null where that is not known without its daemon.
     free_bytes: Option<u64>,
     size_bytes: Option<u64>,
     /// Why it cannot be read.
@@ -29,30 +30,43 @@ pub(super) struct ListedPool {
 
 impl ListedPool {
     pub(super) fn of(pool: &PoolConfig) -> Self {
-        match pool {
-            PoolConfig::Image(pool) => {
-                let read = pool.clone();
-                let listed = within_timeout(move || Ok(Self::of_image(&read)));
-                listed.unwrap_or_else(|why| {
-                    let at = pool.path.display().to_string();
-                    let problem = Some(format!("cannot be read: {why}"));
-                    Self { problem, ..Self::empty(&pool.name, "image", at) }
-                })
-            }
-            PoolConfig::Rbd(pool) => Self::empty(&pool.name, "rbd", pool.pool.clone()),
-        }
+        let read = pool.clone();
+        let listed = within_timeout(move || {
+            Ok(match &read {
+                PoolConfig::Image(image) => Self::of_image(&read, image),
+                PoolConfig::Lvm(lvm) => Self::of_lvm(&read, lvm),
+                PoolConfig::Rbd(_) => Self::empty(&read),
+            })
+        });
+        listed.unwrap_or_else(|why| {
+            let problem = Some(format!("cannot be read: {why}"));
+            Self { problem, ..Self::empty(pool) }
+        })
     }
 
-    fn empty(name: &str, kind: &'static str, at: String) -> Self {
-        let name = name.to_owned();
+    fn empty(pool: &PoolConfig) -> Self {
+        let (name, at) = (pool.name().to_owned(), pool.place());
+        let kind = pool.kind();
         Self { name, kind, at, id: None, free_bytes: None, size_bytes: None, problem: None }
     }
 
-    fn of_image(pool: &ImagePoolConfig) -> Self {
-        let listed = Self::empty(&pool.name, "image", pool.path.display().to_string());
+    fn of_lvm(config: &PoolConfig, pool: &LvmPoolConfig) -> Self {
+        let listed = Self::empty(config);
+        match LvmPool::id_of(pool) {
+            Ok(None) => listed,
+            Ok(Some(id)) => {
+                let (free_bytes, size_bytes) = LvmPool::space_of(pool).ok().flatten().unzip();
+                Self { id: Some(id.to_string()), free_bytes, size_bytes, ..listed }
+            }
+            Err(error) => Self { problem: Some(format!("cannot be read: {error}")), ..listed },
+        }
+    }
+
+    fn of_image(config: &PoolConfig, pool: &ImagePoolConfig) -> Self {
+        let listed = Self::empty(config);
         let problem = match ImagePool::id_at(&pool.path) {
             Ok(Some(id)) => {
-                let (free_bytes, size_bytes) = space(&pool.path).unzip();
+                let (free_bytes, size_bytes) = space(config).unzip();
                 return Self { id: Some(id.to_string()), free_bytes, size_bytes, ..listed };
             }
             Ok(None) => absent(pool).map(|before| {
@@ -74,7 +88,7 @@ impl ListedPool {
                 format!("id {id}{}", space_text(self.free_bytes.zip(self.size_bytes)))
             }
             (None, Some(problem)) => problem.clone(),
-            (None, None) if *kind == "image" => "no pool yet".to_owned(),
+            (None, None) if *kind != "rbd" => "no pool yet".to_owned(),
             (None, None) => return format!("{name} {kind} {at}"),
         };
         format!("{name} {kind} {at}: {what}")
@@ -82,8 +96,12 @@ impl ListedPool {
 }
 
 /// Free and all. As far as it is known: the image of a managed pool is mounted while it is served.
-pub(super) fn space(path: &Path) -> Option<(u64, u64)> {
-    ImagePool::space_at(path).ok().flatten()
+pub(super) fn space(pool: &PoolConfig) -> Option<(u64, u64)> {
+    match pool {
+        PoolConfig::Image(image) => ImagePool::space_at(&image.path).ok().flatten(),
+        PoolConfig::Lvm(lvm) => LvmPool::space_of(lvm).ok().flatten(),
+        PoolConfig::Rbd(_) => None,
+    }
 }
 
 pub(super) fn space_text(space: Option<(u64, u64)>) -> String {
@@ -96,7 +114,7 @@ pub(super) fn space_text(space: Option<(u64, u64)>) -> String {
 #[derive(Serialize)]
 pub(super) struct ShownPool<'a> {
     id: String,
-    at: &'a Path,
+    at: String,
     in_use: bool,
     free_bytes: Option<u64>,
     size_bytes: Option<u64>,
@@ -122,8 +140,8 @@ struct ShownVolume {
 }
 
 impl<'a> ShownPool<'a> {
-    pub(super) fn of(path: &'a Path, inspection: &'a Inspection, findings: &'a [Line]) -> Self {
-        let (free_bytes, size_bytes) = space(path).unzip();
+    pub(super) fn of(pool: &PoolConfig, inspection: &'a Inspection, findings: &'a [Line]) -> Self {
+        let (free_bytes, size_bytes) = space(pool).unzip();
         let last_served = inspection.last_owner.as_ref().map(|owner| LastServed {
             name: &owner.name,
             topology: owner
@@ -140,7 +158,7 @@ impl<'a> ShownPool<'a> {
         };
         Self {
             id: inspection.id.to_string(),
-            at: path,
+            at: pool.place(),
             in_use: inspection.in_use,
             free_bytes,
             size_bytes,

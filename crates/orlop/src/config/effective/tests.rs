@@ -49,6 +49,29 @@ overcommit = 1.25
 image_size = "4GiB"
 create = false
 [[pool]]
+name = "disks"
+kind = "lvm"
+group = "vg0"
+thin_pool = "thin"
+floor = "10%"
+overcommit = 2.0
+create = true
+size = "75%"
+chunk_size = "256KiB"
+metadata_size = "1GiB"
+raid = "raid10"
+mirrors = 1
+stripes = 2
+stripe_size = "64KiB"
+extend_at = "80%"
+extend_by = "10%"
+extend_limit = "2TiB"
+[[pool]]
+name = "more"
+kind = "lvm"
+group = "vg0"
+size = "500GiB"
+[[pool]]
 name = "b"
 kind = "rbd"
 monitors = "10.0.0.1,10.0.0.2"

@@ -23,6 +23,8 @@ const KERNEL_LOG_BYTES: usize = 1 << 20;
 /// A log that grows while it is read must end all the same.
 const MAX_KERNEL_RECORDS: usize = 1 << 20;
 const JOURNAL_TIMEOUT: Duration = Duration::from_secs(30);
+/// For each of its reports.
+const LVM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Options without a value, which cannot be confidential.
 const SHOWN_OPTIONS: [&str; 11] = [
@@ -73,6 +75,21 @@ pub(super) fn loop_devices(config: &Config, directories: &[PathBuf]) -> Result<S
         ));
     }
     Ok(text)
+}
+
+/// All that LVM knows of a volume group. Tags hold records of volumes, in which there are no secrets.
+pub(super) fn volume_group(group: &str) -> Result<String, String> {
+    let fields = "+seg_type,chunk_size,zero,lv_metadata_size,data_percent,metadata_percent,\
+                  lv_health_status,lv_when_full,devices,lv_tags";
+    let queries = tool::Queries::new(LVM_TIMEOUT);
+    let run = |arguments: &[&str]| {
+        let ended = queries.run("lvm", arguments).map_err(|error| error.to_string())?;
+        Ok::<_, String>(String::from_utf8_lossy(&ended.stdout).into_owned() + &ended.stderr)
+    };
+    let groups = run(&["vgs", "--options", "+vg_mda_size,vg_mda_free,vg_systemid", group])?;
+    let disks = run(&["pvs", "--options", "+pv_missing", "--select", &format!("vg_name={group}")])?;
+    let volumes = run(&["lvs", "--all", "--options", fields, group])?;
+    Ok([groups, disks, volumes].join("\n"))
 }
 
 /// The pools, what is below them and the run directories, and every mount of a device of a pool.
