@@ -62,6 +62,50 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- define "orlop.isRbd" -}}{{- if eq .Values.pool.kind "rbd" -}}true{{- end -}}{{- end -}}
 
+{{- define "orlop.isLvm" -}}{{- if eq .Values.pool.kind "lvm" -}}true{{- end -}}{{- end -}}
+
+{{/* What the daemon of a node is told of its pool. */}}
+{{- define "orlop.poolEnvironment" -}}
+{{- if .Values.pool.config -}}
+- name: ORLOP_CONFIG
+  value: /etc/orlop/pools/orlop.toml
+{{- else -}}
+{{- if include "orlop.isLvm" . -}}
+- name: ORLOP_POOL_KIND
+  value: lvm
+- name: ORLOP_LVM_GROUP
+  value: {{ required "pool.lvm.group is needed for pools of kind lvm" .Values.pool.lvm.group }}
+- name: ORLOP_LVM_THIN_POOL
+  value: {{ .Values.pool.lvm.thinPool }}
+{{- range $name, $value := dict "SIZE" .Values.pool.lvm.size "CHUNK_SIZE" .Values.pool.lvm.chunkSize
+    "METADATA_SIZE" .Values.pool.lvm.metadataSize "EXTEND_AT" .Values.pool.lvm.extendAt
+    "EXTEND_BY" .Values.pool.lvm.extendBy "EXTEND_LIMIT" .Values.pool.lvm.extendLimit }}
+{{- with $value }}
+- name: ORLOP_LVM_{{ $name }}
+  value: {{ . | quote }}
+{{- end }}
+{{- end }}
+{{- else -}}
+- name: ORLOP_POOL
+  value: {{ .Values.pool.path }}
+{{- end }}
+- name: ORLOP_POOL_NAME
+  value: {{ .Values.pool.name }}
+- name: ORLOP_POOL_FLOOR
+  value: {{ .Values.pool.floor | quote }}
+- name: ORLOP_POOL_OVERCOMMIT
+  value: {{ .Values.pool.overcommit | quote }}
+{{- if not (include "orlop.isLvm" .) }}
+{{- with .Values.pool.imageSize }}
+- name: ORLOP_POOL_IMAGE_SIZE
+  value: {{ . | quote }}
+{{- end }}
+{{- end }}
+- name: ORLOP_POOL_CREATE
+  value: {{ .Values.pool.create | quote }}
+{{- end -}}
+{{- end -}}
+
 {{- define "orlop.attaches" -}}
 {{- if or (include "orlop.isRbd" .) .Values.sidecars.attacher.enabled -}}true{{- end -}}
 {{- end -}}
