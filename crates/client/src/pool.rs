@@ -18,9 +18,10 @@ use crate::terminal::printable;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!(
-    "FREE is what the filesystem of the pool has left, STORED what the pool's own files take of it, SHARED what copies have \
+    "FREE is what the filesystem or thin pool of the pool has left, STORED what the pool's own files take of it, SHARED what copies have \
      in common and is stored once (at most), PROMISED the sizes of all volumes and what snapshots may need, AVAILABLE what \
-     can still be promised, FLOOR the free space below which nothing new is created.\n\n{EXIT_CODES}"
+     can still be promised, FLOOR the free space below which nothing new is created, METADATA how much of the metadata of a \
+     thin pool is used.\n\n{EXIT_CODES}"
 ))]
 pub struct PoolStatusArguments {
     #[command(flatten)]
@@ -47,6 +48,8 @@ struct PoolStatus {
     available_bytes: Option<u64>,
     floor_bytes: Option<u64>,
     overcommit_percent: Option<u32>,
+    metadata_size_bytes: Option<u64>,
+    metadata_used_bytes: Option<u64>,
     volumes: Option<u64>,
     abnormal_volumes: Option<u64>,
     snapshots: Option<u64>,
@@ -106,6 +109,8 @@ impl PoolStatus {
             available_bytes: pool.available_bytes,
             floor_bytes: pool.floor_bytes,
             overcommit_percent: pool.overcommit_percent,
+            metadata_size_bytes: pool.metadata_size_bytes,
+            metadata_used_bytes: pool.metadata_used_bytes,
             volumes: pool.volumes,
             abnormal_volumes: pool.abnormal_volumes,
             snapshots: pool.snapshots,
@@ -118,6 +123,13 @@ impl PoolStatus {
         self.problem.is_some()
             || !self.volumes_by_reason.is_empty()
             || self.abnormal_snapshots.is_some_and(|count| count > 0)
+    }
+
+    /// `37%`: how much of its metadata is used, rounded up. `None`: it has none that could fill up.
+    fn metadata(&self) -> Option<String> {
+        let (size, used) = self.metadata_size_bytes.zip(self.metadata_used_bytes)?;
+        let size = u128::from(size);
+        (size > 0).then(|| format!("{}%", (u128::from(used) * 100).div_ceil(size)))
     }
 
     /// What needs attention, one line each.
@@ -152,6 +164,7 @@ fn described(session: &Session, pools: &[PoolStatus]) -> String {
         "PROMISED",
         "AVAILABLE",
         "FLOOR",
+        "METADATA",
         "VOLUMES",
         "SNAPSHOTS",
     ]);
@@ -169,6 +182,7 @@ fn described(session: &Session, pools: &[PoolStatus]) -> String {
             size(pool.promised_bytes),
             size(pool.available_bytes),
             size(pool.floor_bytes),
+            pool.metadata().unwrap_or_default(),
             count(pool.volumes),
             count(pool.snapshots),
         ];

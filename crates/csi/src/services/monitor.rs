@@ -160,6 +160,8 @@ fn pool_status(pool: PoolFigures) -> monitor::PoolStatus {
         reserved_bytes: of(|space| space.reserved),
         available_bytes: of(|space| Some(space.available)),
         overcommit_percent: pool.space.as_ref().and_then(|space| space.overcommit_percent),
+        metadata_size_bytes: of(|space| space.metadata_size),
+        metadata_used_bytes: of(|space| space.metadata_used),
         volumes: count(|objects| objects.normal_volumes + objects.abnormal_volumes),
         abnormal_volumes: count(|objects| objects.abnormal_volumes),
         snapshots: count(|objects| objects.normal_snapshots + objects.abnormal_snapshots),

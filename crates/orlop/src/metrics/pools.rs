@@ -51,13 +51,14 @@ fn states(pools: &[PoolFigures]) -> Vec<Family> {
 
 fn spaces(pools: &[PoolFigures]) -> Vec<Family> {
     let gauge = |name, help| Family::new(name, Kind::Gauge, help);
-    let mut size = gauge("orlop_pool_size_bytes", "Size of the filesystem that the pool is on");
-    let mut free =
-        gauge("orlop_pool_free_bytes", "Free space of the filesystem that the pool is on");
-    let mut used = gauge(
-        "orlop_pool_used_bytes",
-        "Used space of that filesystem, including that of other files",
+    let mut size =
+        gauge("orlop_pool_size_bytes", "Size of the filesystem or thin pool that the pool is on");
+    let mut free = gauge(
+        "orlop_pool_free_bytes",
+        "Free space of the filesystem or thin pool that the pool is on",
     );
+    let mut used =
+        gauge("orlop_pool_used_bytes", "Used space of it, including what is not Orlop's");
     let mut stored =
         gauge("orlop_pool_stored_bytes", "Space that the files of the pool take of it");
     let mut shared = gauge(
@@ -76,6 +77,9 @@ fn spaces(pools: &[PoolFigures]) -> Vec<Family> {
         "orlop_pool_overcommit_ratio",
         "How much may be promised to volumes, as a multiple of the space",
     );
+    let mut metadata =
+        gauge("orlop_pool_metadata_size_bytes", "Size of the metadata that says where data is");
+    let mut metadata_used = gauge("orlop_pool_metadata_used_bytes", "Used space of that metadata");
     for pool in pools {
         let Some(space) = pool.space else { continue };
         let labels = [("pool", pool.name.as_str())];
@@ -90,6 +94,8 @@ fn spaces(pools: &[PoolFigures]) -> Vec<Family> {
             (&mut promised, space.promised),
             (&mut reserved, space.reserved),
             (&mut available, Some(space.available)),
+            (&mut metadata, space.metadata_size),
+            (&mut metadata_used, space.metadata_used),
         ] {
             if let Some(bytes) = bytes {
                 family.add(&labels, bytes);
@@ -99,7 +105,9 @@ fn spaces(pools: &[PoolFigures]) -> Vec<Family> {
             overcommit.add_real(&labels, f64::from(percent) / 100.0);
         }
     }
-    vec![size, free, used, stored, shared, floor, promised, reserved, available, overcommit]
+    let metadata = [metadata, metadata_used];
+    let all = [size, free, used, stored, shared, floor, promised, reserved, available, overcommit];
+    all.into_iter().chain(metadata).collect()
 }
 
 /// By what earlier questions for metrics have seen.
