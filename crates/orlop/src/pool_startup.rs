@@ -17,6 +17,7 @@ use orlop_model::{Error, PoolId, Reason, Result};
 use orlop_pools::image::ImagePool;
 use orlop_pools::lvm::LvmPool;
 use orlop_pools::rbd::RbdPool;
+use orlop_sys::device_mapper;
 
 use crate::check;
 use crate::config::{Config, Origin, PoolConfig};
@@ -170,9 +171,24 @@ fn open_pool(config: &PoolConfig, claims: &PoolIdClaims) -> Result<OpenPool> {
             Ok(OpenPool::Image(Arc::new(ImagePool::open_if(config.clone(), claim)?)))
         }
         PoolConfig::Lvm(config) => {
+            load_targets();
             Ok(OpenPool::Lvm(Arc::new(LvmPool::open_if(config.clone(), claim)?)))
         }
         PoolConfig::Rbd(config) => Ok(OpenPool::Rbd(Arc::new(RbdPool::open_if(config, claim)?))),
+    }
+}
+
+/// LVM loads modules by a program, which may not do that with the rights that the daemon has kept.
+fn load_targets() {
+    for kind in ["thin-pool", "snapshot", "raid"] {
+        match device_mapper::has_target(kind) {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!(
+                target_of_device_mapper = kind,
+                "the kernel has no module for this kind of volume; `modprobe dm_mod` and the kernel log may say why"
+            ),
+            Err(error) => tracing::warn!(%error, "cannot ask device-mapper what it has"),
+        }
     }
 }
 

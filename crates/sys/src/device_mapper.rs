@@ -4,15 +4,18 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
 use crate::error::{Context, Error, Result};
 use crate::loopdev::parse_device_number;
-use crate::tool;
+use crate::tool::{self, Queries};
 
 const BLOCK_DEVICES: &str = "/sys/block";
 const DMSETUP: &str = "dmsetup";
+/// For a module to be read from the disk.
+const LOADING_LIMIT: Duration = Duration::from_secs(30);
 /// udev opens a device for a moment when it is unmounted.
 const RETRY: &str = "--retry";
 /// Where no udevd removes the device's node, dmsetup does.
@@ -59,6 +62,13 @@ pub fn named(prefix: &str) -> Result<Vec<MappedDevice>> {
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
+}
+
+/// Is there this kind of mapping, such as `thin-pool`? The kernel loads its module when it is asked for its version. A
+/// program that loads one itself, as LVM does, needs CAP_SYS_MODULE, and in a container the host's modules.
+pub fn has_target(kind: &str) -> Result<bool> {
+    let ended = Queries::new(LOADING_LIMIT).run(DMSETUP, ["target-version", kind])?;
+    Ok(ended.status.success())
 }
 
 /// An error that is a refusal: something has it open, and it is left as it is.

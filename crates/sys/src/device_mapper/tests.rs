@@ -61,6 +61,17 @@ fn devices_are_found_with_what_is_below_and_above() {
 }
 
 #[test]
+fn targets_are_found_whether_or_not_they_are_loaded() {
+    if !has_device_mapper() {
+        return;
+    }
+    for kind in ["linear", "thin-pool", "snapshot", "raid"] {
+        assert!(has_target(kind).unwrap(), "{kind}");
+    }
+    assert!(!has_target("nonsense").unwrap());
+}
+
+#[test]
 fn device_that_is_open_stays() {
     if !has_device_mapper() {
         return;
