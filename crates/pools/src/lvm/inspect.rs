@@ -18,7 +18,7 @@ use orlop_model::{
 use super::LvmPool;
 use super::catalogue::LvmCatalogue;
 use super::commands::Lvm;
-use super::open::{LvmPoolConfig, header, thin_pool};
+use super::open::{LvmPoolConfig, header, thin_pool, would_make};
 use super::owner::OwnerTags;
 use super::pool_lock::PoolLock;
 use super::report::{GroupReport, Lv};
@@ -53,10 +53,13 @@ impl Inspection {
 }
 
 impl LvmPool {
-    /// `None`: the thin pool holds no pool of Orlop. `node` is the one that publications may name.
+    /// `None`: the thin pool holds no pool of Orlop, or a start would make it. `node` is the one that publications may name.
     pub fn inspect(config: &LvmPoolConfig, node: &NodeId) -> Result<Option<Inspection>> {
         let lvm = Arc::new(config.lvm()?);
         let report = lvm.report()?;
+        if would_make(config, &lvm, &report)? {
+            return Ok(None);
+        }
         let thin_pool = thin_pool(config, &report)?;
         let Some(id) = header(config, thin_pool)? else { return Ok(None) };
         let lock = PoolLock::try_take_unused(thin_pool, &id)?;
@@ -92,10 +95,14 @@ impl LvmPool {
         }))
     }
 
-    /// The id of the pool, even if a daemon serves it. `None`: the thin pool holds none.
+    /// The id of the pool, even if a daemon serves it. `None`: the thin pool holds none, or a start would make it.
     pub fn id_of(config: &LvmPoolConfig) -> Result<Option<PoolId>> {
-        let report = config.lvm()?.report()?;
-        header(config, thin_pool(config, &report)?)
+        let lvm = Arc::new(config.lvm()?);
+        let report = lvm.report()?;
+        match would_make(config, &lvm, &report)? {
+            true => Ok(None),
+            false => header(config, thin_pool(config, &report)?),
+        }
     }
 
     /// Free and total bytes for the data of the thin pool, even if a daemon serves it. `None`: it is not active.

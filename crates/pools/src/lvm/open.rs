@@ -172,10 +172,21 @@ fn ensure_made(config: &LvmPoolConfig, lvm: &Arc<Lvm>, report: &GroupReport) -> 
     if !config.create {
         return Ok(false);
     }
-    if report.lv(&config.thin_pool).is_none() {
+    would_make(config, lvm, report)?;
+    making.ensure_made(report)
+}
+
+/// Is there nothing of the thin pool's name yet, and may it be made?
+pub(super) fn would_make(
+    config: &LvmPoolConfig,
+    lvm: &Arc<Lvm>,
+    report: &GroupReport,
+) -> Result<bool> {
+    let is_wanted = config.create && report.lv(&config.thin_pool).is_none();
+    if is_wanted {
         check_not_renamed(config, lvm, report)?;
     }
-    making.ensure_made(report)
+    Ok(is_wanted)
 }
 
 /// A thin pool of another name that was served as this pool: an empty one beside it would be in its place.

@@ -16,6 +16,8 @@ fn refusal(bed: &Testbed, create: bool) -> String {
 fn thin_pool_becomes_a_pool_once_and_keeps_its_id() {
     let Some(bed) = Testbed::with_devices(1) else { return };
     assert!(refusal(&bed, false).contains("has no thin pool tp"));
+    assert!(LvmPool::id_of(&bed.config(false)).is_err());
+    assert_eq!(LvmPool::id_of(&bed.config(true)).unwrap(), None, "it would be made");
     bed.create_thin_pool("tp", 64 * MIB);
     assert!(refusal(&bed, false).contains("does not allow a new one"));
     let id = LvmPool::open(bed.config(true)).unwrap().info.id.clone();
