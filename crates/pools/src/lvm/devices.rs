@@ -24,7 +24,7 @@ use super::device_mapper::{self, FoundDevice, Table};
 use super::report::Group;
 use crate::in_use::{check_not_cut, used_by};
 pub(super) use nodes::ensure_nodes;
-pub(super) use suspended::{SuspendedDevice, resume_suspended};
+pub(super) use suspended::{SuspendedDevice, refresh_suspended, resume_suspended};
 
 /// udev and programs that inspect all devices have each of them open for a moment.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -12,7 +12,7 @@ use super::capacity::{Limits, LvmCapacity};
 use super::catalogue::LvmCatalogue;
 use super::changes::ThinMaps;
 use super::commands::Lvm;
-use super::devices::{LinearDevices, ensure_nodes, resume_suspended};
+use super::devices::{LinearDevices, ensure_nodes, refresh_suspended, resume_suspended};
 use super::extension::Extension;
 use super::health::LvmHealth;
 use super::layout::{GroupName, OwnTag, own_tag, pool_tag};
@@ -89,6 +89,7 @@ impl LvmPool {
         ensure_nodes(lvm.group(), &id)?;
         wait_for_commands(&config.name, &id)?;
         lvm.lock_commands(&commands_lock(&id));
+        refresh_suspended(&lvm, &report, &config.thin_pool)?;
         ensure_active(&config, &lvm)?;
         Self::of_parts(
             &lvm,

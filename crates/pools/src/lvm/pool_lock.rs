@@ -48,6 +48,8 @@ impl PoolLock {
     /// For a doctor. `None`: a daemon serves the pool.
     pub(super) fn try_take_unused(thin_pool: &Lv, id: &PoolId) -> Result<Option<Self>> {
         let locking = || format!("lock pool {id}");
+        file::ensure_private_directory(Path::new(DIRECTORY))
+            .map_err(|error| Error::failed(locking(), Reason::of(error)))?;
         let mut held = Vec::new();
         for path in [of_thin_pool(thin_pool), of_id(id)] {
             match file::try_lock(&path) {

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use orlop_model::{PoolId, Result};
 use orlop_sys::thaw_helper::ThawHelper;
 
+use super::super::commands::Lvm;
 use super::super::device_mapper;
+use super::super::layout::is_of_tag;
+use super::super::report::{GroupReport, Lv};
 use super::prefix;
 
 /// Resumed when dropped.
@@ -71,6 +74,43 @@ pub(in crate::lvm) fn resume_suspended(pool: &PoolId) -> Result<()> {
                 device,
                 %error,
                 "cannot resume a volume that an earlier daemon had suspended: writes to it wait"
+            ),
+        }
+    }
+    Ok(())
+}
+
+/// What a command of LVM has suspended that was killed, as all processes of a container are. No other such command may be
+/// under way. LVM knows what each device has to show, so it is asked to resume them.
+pub(in crate::lvm) fn refresh_suspended(
+    lvm: &Lvm,
+    report: &GroupReport,
+    thin_pool: &str,
+) -> Result<()> {
+    let suspended = device_mapper::suspended(&lvm.group().device_name(""))?;
+    let is_own = |lv: &&Lv| lv.name == thin_pool || lv.tags.iter().any(|tag| is_of_tag(tag));
+    for lv in report.volumes.iter().filter(is_own) {
+        let name = lvm.group().device_name(&lv.name);
+        // With the devices that LVM has below it.
+        let is_its = |device: &String| {
+            device
+                .strip_prefix(&name)
+                .is_some_and(|rest| matches!(rest.get(..1), None | Some("-" | "_")))
+        };
+        if !suspended.iter().any(is_its) {
+            continue;
+        }
+        let path = lvm.group().lv(&lv.name);
+        let resuming = || format!("resume the logical volume {path}");
+        match lvm.change(resuming, "lvchange", &["--refresh", &path]) {
+            Ok(()) => tracing::warn!(
+                logical_volume = path,
+                "resumed a logical volume that a command of LVM had suspended before it was killed"
+            ),
+            Err(error) => tracing::error!(
+                logical_volume = path,
+                %error,
+                "cannot resume a logical volume that a command of LVM had suspended: reads and writes of it wait"
             ),
         }
     }

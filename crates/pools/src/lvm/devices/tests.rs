@@ -224,3 +224,27 @@ fn device_on_something_else_is_not_taken_for_the_volume() {
     }
     devices.ensure_attached(id, DeviceAccess::ReadWrite).unwrap();
 }
+
+/// As a command of LVM leaves them that was killed.
+#[test]
+fn logical_volumes_that_lvm_suspended_are_resumed() {
+    let Some(pool) = Attached::new() else { return };
+    let device = pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+    let group = pool.bed.lvm().group().clone();
+    let lv = group.device_name(&pool.id.to_string());
+    let thin_pool = format!("{}-tpool", group.device_name("tp"));
+    for name in [&lv, &thin_pool] {
+        orlop_sys::tool::run("dmsetup", ["suspend", "--noflush", "--nolockfs", name]).unwrap();
+    }
+    let of_group = group.device_name("");
+    assert_eq!(device_mapper::suspended(&of_group).unwrap().len(), 2);
+    pool.opened.close();
+    let opened = LvmPool::open(pool.bed.config(false));
+    let left = device_mapper::suspended(&of_group).unwrap();
+    left.iter().for_each(|name| device_mapper::resume(name).unwrap());
+    assert_eq!(left, [""; 0]);
+    opened.unwrap();
+    let open = File::options().write(true).open(&device.path).unwrap();
+    open.write_all_at(&[1; 4096], 0).unwrap();
+    open.sync_all().unwrap();
+}
