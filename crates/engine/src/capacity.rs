@@ -21,9 +21,9 @@ impl Engine {
         let mut failed = Ok(());
         let mut known = false;
         for pool in self.pools().values().filter(|pool| fits(pool, query)) {
-            let provisioning = query.parameters.provisioning;
+            let parameters = query.parameters.clone();
             match self
-                .query(pool, move |pool| pool.provisioner().capacity(provisioning))
+                .query(pool, move |pool| pool.provisioner().capacity_for(&parameters))
                 .and_then(|answer| answer)
             {
                 Ok(capacity) => {

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 
 use orlop_model::{
-    CapabilitySet, ContentSource, Error, NameDigest, PoolId, Provisioning, Result,
-    TopologyRequirement, VolumeId, VolumeParameters, VolumeRecord,
+    CapabilitySet, ContentSource, Error, NameDigest, PoolId, Result, TopologyRequirement, VolumeId,
+    VolumeParameters, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -81,18 +81,18 @@ impl Engine {
         }
         // Where there is no choice, no pool has to be asked.
         if ranked.len() > 1 {
-            let provisioning = wanted.parameters.provisioning;
             ranked.sort_by_cached_key(|(rank, pool)| {
-                (*rank, Reverse(self.free_space(pool, provisioning)))
+                (*rank, Reverse(self.free_space(pool, wanted.parameters)))
             });
         }
         Ok(ranked.into_iter().map(|(_, pool)| pool).collect())
     }
 
     /// A pool that cannot tell is tried last; creating there then says what is wrong with it.
-    fn free_space(&self, pool: &PoolRef, provisioning: Provisioning) -> u64 {
+    fn free_space(&self, pool: &PoolRef, parameters: &VolumeParameters) -> u64 {
+        let parameters = parameters.clone();
         let capacity = self
-            .query(pool, move |pool| pool.provisioner().capacity(provisioning))
+            .query(pool, move |pool| pool.provisioner().capacity_for(&parameters))
             .and_then(|answer| answer);
         capacity.map_or(0, |capacity| capacity.available_bytes)
     }

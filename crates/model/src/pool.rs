@@ -122,6 +122,15 @@ pub trait Provisioner: Send + Sync {
     /// What can still be made with this way of taking space.
     fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity>;
 
+    /// The same of volumes with these parameters. A pool overrides this if volumes can lie on its disks in several ways.
+    fn capacity_for(&self, parameters: &VolumeParameters) -> Result<PoolCapacity> {
+        match parameters.lvm.is_default() {
+            true => self.capacity(parameters.provisioning),
+            // It refuses them.
+            false => Ok(PoolCapacity { available_bytes: 0, largest_volume: 0 }),
+        }
+    }
+
     /// The pool's space and what it is used for, for metrics. Costs no more than the capacity does.
     fn space(&self) -> Result<PoolSpace>;
 

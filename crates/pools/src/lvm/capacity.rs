@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use orlop_model::{
-    ALLOCATION_UNIT, Bytes, Error, PoolCapacity, PoolSpace, Provisioning, Result, VolumeId,
-    VolumeRecord,
+    ALLOCATION_UNIT, Bytes, Error, LvmLayout, PoolCapacity, PoolSpace, Provisioning, Result,
+    VolumeId, VolumeRecord,
 };
 
 use super::catalogue::LvmCatalogue;
@@ -23,6 +23,7 @@ use super::commands::Lvm;
 use super::extension::{Extension, Extents, ThinPoolExtender};
 use super::layout::own_tag;
 use super::report::{GroupReport, Lv, LvKind};
+use super::thick_layout;
 use super::thin_status::{Mode, ThinPoolDevice, ThinStatus, WhenFull};
 use crate::image::Floor;
 use crate::poison::lock;
@@ -145,15 +146,24 @@ impl LvmCapacity {
     }
 
     pub(super) fn available(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
+        match provisioning {
+            Provisioning::Thin => {
+                let room = self.recent_room()?;
+                let is_short = room.thin_shortage().is_some();
+                Ok(pool_capacity(if is_short { 0 } else { room.promisable() }))
+            }
+            Provisioning::Thick => self.available_for(&LvmLayout::default()),
+        }
+    }
+
+    /// For thick volumes that lie like this, if the free extents are spread over the disks.
+    pub(super) fn available_for(&self, layout: &LvmLayout) -> Result<PoolCapacity> {
         let room = self.recent_room()?;
-        let available_bytes = match provisioning {
-            Provisioning::Thin if room.thin_shortage().is_some() => 0,
-            Provisioning::Thin => room.promisable(),
-            Provisioning::Thick if room.area_shortage().is_some() => 0,
-            Provisioning::Thick => room.group.free,
-        };
-        let largest_volume = available_bytes / ALLOCATION_UNIT * ALLOCATION_UNIT;
-        Ok(PoolCapacity { available_bytes, largest_volume })
+        let has_disks = usize::try_from(layout.disks()).is_ok_and(|it| it <= room.group.disks);
+        Ok(pool_capacity(match room.area_shortage() {
+            None if has_disks => thick_layout::bytes_in(layout, room.group.free, room.group.extent),
+            None | Some(_) => 0,
+        }))
     }
 
     pub(super) fn space(&self) -> Result<PoolSpace> {
@@ -372,6 +382,11 @@ fn foreign_bytes(report: &GroupReport, thin_pool: &str) -> u128 {
             && lv.tags.iter().all(|tag| own_tag(tag).is_none())
     };
     report.volumes.iter().filter(is_foreign).map(|lv| u128::from(lv.size)).sum()
+}
+
+fn pool_capacity(available_bytes: u64) -> PoolCapacity {
+    let largest_volume = available_bytes / ALLOCATION_UNIT * ALLOCATION_UNIT;
+    PoolCapacity { available_bytes, largest_volume }
 }
 
 fn promise(volume: &VolumeRecord) -> u128 {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use orlop_model::{
     Draft, Error, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot, NewSnapshot, NewVolume,
     PoolCapacity, PoolSpace, Provisioner, Provisioning, Result, SnapshotId, SnapshotRecord,
-    VolumeId, VolumeRecord,
+    VolumeId, VolumeParameters, VolumeRecord,
 };
 
 use super::capacity::{Demand, LvmCapacity};
@@ -96,6 +96,13 @@ impl LvmProvisioner {
 impl Provisioner for LvmProvisioner {
     fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
         self.capacity.available(provisioning)
+    }
+
+    fn capacity_for(&self, parameters: &VolumeParameters) -> Result<PoolCapacity> {
+        match parameters.provisioning {
+            Provisioning::Thin => self.capacity.available(Provisioning::Thin),
+            Provisioning::Thick => self.capacity.available_for(&parameters.lvm),
+        }
     }
 
     fn space(&self) -> Result<PoolSpace> {

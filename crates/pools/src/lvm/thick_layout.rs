@@ -31,5 +31,13 @@ pub(super) fn extents_for(layout: &LvmLayout, bytes: u64, extent: u64) -> u64 {
     on_each.saturating_add(noted).saturating_mul(disks).saturating_mul(extent)
 }
 
+/// The largest for which [`extents_for`] is no more than that.
+pub(super) fn bytes_in(layout: &LvmLayout, free: u64, extent: u64) -> u64 {
+    let (data, disks) = (u64::from(layout.data_disks()), u64::from(layout.disks().max(1)));
+    let on_each = free / extent.max(1) / disks;
+    let noted = u64::from(layout.raid.is_some());
+    on_each.saturating_sub(noted).saturating_mul(data).saturating_mul(extent)
+}
+
 #[cfg(test)]
 mod tests;

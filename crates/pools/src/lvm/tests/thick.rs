@@ -142,6 +142,12 @@ fn what_does_not_fit_or_is_not_offered_is_refused() {
     let too_wide = refused(&pool.new_volume("a", 8 * MIB, Some(wide)));
     assert!(too_wide.to_string().contains("takes 3 disks"), "{too_wide}");
     let mirrored = LvmLayout { raid: Some(RaidLevel::Raid1), ..LINEAR };
+    let for_layout = |layout: LvmLayout| {
+        let parameters = pool.new_volume("a", MIB, Some(layout)).parameters;
+        pool.opened.provisioner.capacity_for(&parameters).unwrap().available_bytes
+    };
+    assert_eq!((for_layout(LINEAR), for_layout(wide)), (free, 0));
+    assert!(for_layout(mirrored) < free / 2 && for_layout(mirrored) > free / 4);
     let too_much = refused(&pool.new_volume("a", free / 2 + MIB, Some(mirrored)));
     assert!(matches!(too_much, Error::Exhausted(_)), "{too_much}");
     assert_eq!(pool.lv_names(), [""; 0]);

@@ -32,3 +32,17 @@ fn copies_and_parity_are_counted() {
     assert_eq!(extents(raid(RaidLevel::Raid6), 12), 5 * 8);
     assert_eq!(extents(raid(RaidLevel::Raid10), 16), 4 * 12);
 }
+
+#[test]
+fn what_fits_is_what_is_free_without_copies_and_parity() {
+    let striped = LvmLayout { stripes: Some(3), ..LINEAR };
+    let layouts = RaidLevel::ALL.map(raid).into_iter().chain([LINEAR, striped]);
+    for layout in layouts {
+        for free in [0, 4 * MIB, 100 * MIB, 1000 * MIB] {
+            let bytes = bytes_in(&layout, free, 4 * MIB);
+            assert!(bytes == 0 || extents_for(&layout, bytes, 4 * MIB) <= free, "{layout} {free}");
+            assert!(extents_for(&layout, bytes + 1, 4 * MIB) > free, "{layout} {free}");
+        }
+    }
+    assert_eq!(bytes_in(&raid(RaidLevel::Raid1), 1000 * MIB, 4 * MIB), 496 * MIB);
+}
