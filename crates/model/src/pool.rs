@@ -122,13 +122,10 @@ pub trait Provisioner: Send + Sync {
     /// What can still be made with this way of taking space.
     fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity>;
 
-    /// The same of volumes with these parameters. A pool overrides this if volumes can lie on its disks in several ways.
+    /// The same of volumes with these parameters, also if it would refuse them: why is for CreateVolume to say. A pool
+    /// overrides this if volumes can lie on its disks in several ways.
     fn capacity_for(&self, parameters: &VolumeParameters) -> Result<PoolCapacity> {
-        match parameters.lvm.is_default() {
-            true => self.capacity(parameters.provisioning),
-            // It refuses them.
-            false => Ok(PoolCapacity { available_bytes: 0, largest_volume: 0 }),
-        }
+        self.capacity(parameters.provisioning)
     }
 
     /// The pool's space and what it is used for, for metrics. Costs no more than the capacity does.
