@@ -9,8 +9,9 @@
 //!
 //! The pool is made of components that own their state, each built on those before it (`open.rs`): `pool_lock.rs` (this
 //! daemon is the only one), `objects.rs` (logical volumes and their records), `pool_records.rs` (groups), `catalogue.rs`,
-//! `capacity.rs`, `devices.rs`, `provisioner.rs`, which makes and removes things with all of them, `changes.rs` (changed
-//! blocks), and `health.rs`.
+//! `capacity.rs` with `extension.rs`, which enlarges the thin pool, `devices.rs`, `provisioner.rs`, which makes and removes
+//! things with all of them, `changes.rs` (changed blocks), `health.rs`, and `watch.rs` (a thread that looks at the thin
+//! pool). `making.rs` comes before all of them, where there is no thin pool.
 
 mod capacity;
 mod catalogue;
