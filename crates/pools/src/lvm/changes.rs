@@ -30,6 +30,8 @@ use orlop_model::{
 use super::catalogue::LvmCatalogue;
 use super::commands::Lvm;
 use super::devices::LinearDevices;
+use super::open::REPORT_LIMIT;
+use super::thin_status::ThinPoolDevice;
 use crate::merged_ranges::Merged;
 use batches::{Batches, Confirm, SnapshotDevice};
 use exclusive::exclusive_chunks;
@@ -44,6 +46,7 @@ pub(super) struct ThinMaps {
     lvm: Arc<Lvm>,
     catalogue: Arc<LvmCatalogue>,
     devices: Arc<LinearDevices>,
+    thin_pool: ThinPoolDevice,
     metadata: Arc<ThinMetadata>,
 }
 
@@ -69,6 +72,7 @@ impl ThinMaps {
             lvm: Arc::clone(lvm),
             catalogue: Arc::clone(catalogue),
             devices: Arc::clone(devices),
+            thin_pool: ThinPoolDevice::new(lvm.group(), thin_pool, REPORT_LIMIT),
             metadata: Arc::new(metadata),
         }
     }
@@ -155,13 +159,21 @@ impl ChangedBlocks for ThinMaps {
 
     /// A chunk is mapped when it is written for the first time; what was discarded is not. A thick volume has to be read,
     /// and is only in parts: of one that was used, nearly all parts hold something.
+    ///
+    /// The device of an attached volume knows this itself, also while another program has reserved the metadata: to stage
+    /// a volume must not wait for that.
     fn holds_data(&self, id: &VolumeId) -> Result<bool> {
         let record = self.catalogue.volume_objects().require(id)?;
         match record.parameters.provisioning {
             Provisioning::Thin => {
-                let [number] = self.numbers([&id.to_string()])?;
-                Ok(self.thin_device(&mut self.metadata.reserve()?, number)?.details.mapped_chunks
-                    > 0)
+                let name = id.to_string();
+                let device = self.lvm.group().device_name(&name);
+                if let Some(bytes) = self.thin_pool.mapped_bytes(&device)? {
+                    return Ok(bytes > 0);
+                }
+                let [number] = self.numbers([&name])?;
+                let details = self.thin_device(&mut self.metadata.reserve()?, number)?.details;
+                Ok(details.mapped_chunks > 0)
             }
             Provisioning::Thick => {
                 let device = self.attached_device(id)?;

@@ -175,16 +175,39 @@ impl ThinPoolDevice {
 
     fn status_of(&self, name: &str) -> Result<Option<ThinStatus>> {
         let reading = || format!("read the state of the thin pool {name}");
+        let text = self.text_of(reading, name)?;
+        let parsed = text.map(|text| text.trim().parse()).transpose();
+        parsed.map_err(|reason: String| Error::failed(reading(), reason))
+    }
+
+    /// How much of a thin volume's device is mapped, as of now. `None`: it is not active.
+    pub(super) fn mapped_bytes(&self, volume: &str) -> Result<Option<u64>> {
+        let reading = || format!("read the state of the thin volume {volume}");
+        let text = self.text_of(reading, volume)?;
+        let parsed = text.map(|text| mapped_bytes(&text)).transpose();
+        parsed.map_err(|reason| Error::failed(reading(), reason))
+    }
+
+    /// `None`: there is no such device.
+    fn text_of(&self, reading: impl Fn() -> String, name: &str) -> Result<Option<String>> {
         // A status that waited for a commit of the metadata would wait for its disk.
         let arguments = ["status", "--noflush", name];
-        let ended = self.queries.run(DMSETUP, arguments).map_err(cannot(reading))?;
+        let ended = self.queries.run(DMSETUP, arguments).map_err(cannot(&reading))?;
         if ended.stderr.contains("does not exist") || ended.stderr.contains("No such device") {
             return Ok(None);
         }
-        let text = succeeded(reading, &ended)?;
-        let parsed = text.trim().parse();
-        parsed.map(Some).map_err(|reason: String| Error::failed(reading(), reason))
+        succeeded(reading, &ended).map(Some)
     }
+}
+
+/// `0 65536 thin 1024 2047`: the mapped sectors, and the highest of them.
+fn mapped_bytes(line: &str) -> std::result::Result<u64, String> {
+    let mut words = line.split_ascii_whitespace().skip(2);
+    let is_thin = words.next() == Some("thin");
+    let sectors = words.next().filter(|_| is_thin).and_then(|word| word.parse::<u64>().ok());
+    sectors
+        .and_then(|sectors| sectors.checked_mul(SECTOR))
+        .ok_or_else(|| format!("{:?} is no state of a thin volume", line.trim()))
 }
 
 fn succeeded(reading: impl Fn() -> String, ended: &Ended) -> Result<String> {

@@ -94,7 +94,7 @@ impl ThinMetadata {
         }
         reservations.reserve()?;
         let mut reserved = ReservedMetadata { of: self, blocks, superblock: live, reservations };
-        reserved.superblock = reserved.superblock().map_err(|error| self.failure(error))?;
+        reserved.superblock = reserved.superblock()?;
         Ok(reserved)
     }
 
@@ -146,12 +146,15 @@ fn live_superblock(blocks: &mut impl Blocks) -> Read<Superblock> {
 
 impl ReservedMetadata<'_> {
     /// The kernel has written both, this one and the live one that says where it is, before it answered.
-    fn superblock(&mut self) -> Read<Superblock> {
-        let live = live_superblock(&mut self.blocks)?;
+    fn superblock(&mut self) -> Result<Superblock> {
+        let failure = |error| self.of.failure(error);
+        let live = live_superblock(&mut self.blocks).map_err(failure)?;
         let reserved = live.reserved.ok_or_else(|| {
-            MetadataError::damaged(SUPERBLOCK, "does not name the reserved metadata")
+            let reading = format!("read the metadata of the thin pool {}", self.of.thin_pool);
+            let reason = "the kernel has reserved it, and has not written that to the disk: the kernel log may say why";
+            Error::unreachable(reading, reason)
         })?;
-        Superblock::read(&mut self.blocks, reserved)
+        Superblock::read(&mut self.blocks, reserved).map_err(failure)
     }
 
     /// `None`: the pool has no thin device of this number.

@@ -15,6 +15,9 @@ use super::comparison::BatchLimits;
 use super::device::MetadataDevice;
 use thin_devices::{CHUNK, ThinPool, id_of};
 
+/// A batch for each range.
+const LIMITS: BatchLimits = BatchLimits { blocks: 0, ranges: 1 };
+
 fn is_reserved(pool: &ThinPool) -> bool {
     let mut blocks = MetadataDevice::open(&pool.metadata_device()).unwrap();
     Superblock::read(&mut blocks, SUPERBLOCK).unwrap().reserved.is_some()
@@ -97,9 +100,8 @@ fn device_that_is_gone_or_made_again_ends_the_ranges() {
     let volume = pool.create(1 << 20);
     (0..4).for_each(|chunk| volume.write(2 * chunk * CHUNK, &[1; 4096]));
     let (base, target) = (pool.snapshot(&volume), pool.snapshot(&volume));
-    let limits = BatchLimits { blocks: 0, ranges: 1 };
     let begun = || {
-        let mut batches = pool.batches(None, target, (0, volume.bytes), limits);
+        let mut batches = pool.batches(None, target, (0, volume.bytes), LIMITS);
         assert_eq!(batches.next(), Some(Ok(Some(ByteRange { start: 0, length: CHUNK }))));
         batches
     };
@@ -111,6 +113,23 @@ fn device_that_is_gone_or_made_again_ends_the_ranges() {
     pool.send(&format!("create_snap {target} {base}"));
     assert_eq!(remade.next(), Some(Err(missing)));
     assert_eq!(remade.next(), None);
-    let unchanged = pool.ranges(Some(base), target, (0, volume.bytes), limits);
+    let unchanged = pool.ranges(Some(base), target, (0, volume.bytes), LIMITS);
     assert_eq!(unchanged, []);
+}
+
+/// The kernel makes the pool read-only then, and takes no messages.
+#[test]
+fn thin_pool_without_metadata_left_is_unreachable() {
+    let Some(mut pool) = ThinPool::with_metadata(1, 64, "2m") else { return };
+    let volume = pool.create(1 << 20);
+    volume.write(0, &[1; 4096]);
+    let taken = pool.snapshot(&volume);
+    // Each takes a block of the metadata.
+    let full = (5000..6000)
+        .find_map(|number| thin_pool::send(&pool.device(), &format!("create_thin {number}")).err());
+    assert!(full.is_some());
+    let refused = pool.batches(None, taken, (0, volume.bytes), LIMITS).next().unwrap().unwrap_err();
+    assert!(matches!(refused, Error::Unreachable { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("its metadata is full or damaged"), "{refused}");
+    assert!(!is_reserved(&pool) && !pool.marker.join("reserved").exists());
 }

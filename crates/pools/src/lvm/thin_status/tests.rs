@@ -52,3 +52,12 @@ fn percentages_are_exceeded_not_reached() {
     assert!(usage.is_above(79) && !usage.is_above(80));
     assert!(Usage { used: u64::MAX, size: u64::MAX }.is_above(99));
 }
+
+#[test]
+fn what_a_thin_volume_has_mapped_is_read() {
+    assert_eq!(mapped_bytes("0 65536 thin 0 -\n"), Ok(0));
+    assert_eq!(mapped_bytes("0 65536 thin 256 65535 \n"), Ok(128 << 10));
+    for line in ["", "0 65536 thin", "0 65536 thin Fail", "0 65536 linear 256", "0 65536 thin -"] {
+        assert!(mapped_bytes(line).is_err(), "{line}");
+    }
+}

@@ -7,7 +7,7 @@ use orlop_model::{
     ByteRange, ChangedBlocks, ContentSource, Error, Footprint, Pool, Provisioner, SnapshotId,
     SnapshotRecord, VolumeId, VolumeRecord,
 };
-use orlop_sys::tool;
+use orlop_sys::{thin_pool, tool};
 
 use super::thin_devices::CHUNK;
 use crate::lvm::testbed::{MIB, TestPool};
@@ -124,7 +124,16 @@ fn volume_holds_data_while_anything_is_mapped() {
     let Some(pool) = TestPool::new(64 * MIB) else { return };
     let volume = pool.create("a", 8 * MIB);
     assert_eq!(changes(&pool).holds_data(&volume.id), Ok(false));
+    pool.attach(&volume.id);
+    assert_eq!(changes(&pool).holds_data(&volume.id), Ok(false));
     write(&pool, &volume.id, 3 * MIB, 1);
+    assert_eq!(changes(&pool).holds_data(&volume.id), Ok(true));
+    // To stage a volume waits for no reader of the metadata.
+    let device = format!("{}-tpool", pool.bed.lvm().group().device_name("tp"));
+    thin_pool::reserve_metadata_snapshot(&device).unwrap();
+    assert_eq!(changes(&pool).holds_data(&volume.id), Ok(true));
+    thin_pool::release_metadata_snapshot(&device).unwrap();
+    pool.detach(&volume.id);
     assert_eq!(changes(&pool).holds_data(&volume.id), Ok(true));
     discard(&pool, &volume.id, 0, 8 * MIB);
     assert_eq!(changes(&pool).holds_data(&volume.id), Ok(false));

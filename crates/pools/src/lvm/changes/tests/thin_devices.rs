@@ -33,9 +33,13 @@ pub(super) struct ThinPool {
 impl ThinPool {
     /// `None` where there is no device mapper.
     pub(super) fn new(disks: usize, megabytes: u64) -> Option<Self> {
+        Self::with_metadata(disks, megabytes, "16m")
+    }
+
+    pub(super) fn with_metadata(disks: usize, megabytes: u64, metadata: &str) -> Option<Self> {
         let bed = Testbed::with_devices(disks)?;
         let size = format!("{megabytes}m");
-        let of_pool = ["--type", "thin-pool", "--chunksize", "64k", "--poolmetadatasize", "16m"];
+        let of_pool = ["--type", "thin-pool", "--chunksize", "64k", "--poolmetadatasize", metadata];
         let create = ["--zero", "n", "--size", &size, "--name", "tp", &bed.group];
         bed.run("lvcreate", &[&of_pool[..], &create].concat());
         // Before that, LVM gives the pool's device another name.
