@@ -1,5 +1,5 @@
 //! Records and marks of pools, read from arbitrary bytes. What is read is written again and read
-//! back as it was; what is not must give a reason.
+//! back as it was; what is not must give a reason. And the metadata of thin pools.
 
 use std::path::Path;
 
@@ -32,6 +32,11 @@ pub fn records(input: &[u8]) {
         6 => cluster_answers(text),
         _ => label(text),
     }
+}
+
+/// The first byte says what the rest is.
+pub fn thin_metadata(input: &[u8]) {
+    crate::lvm::changes::fuzz_thin_metadata(input);
 }
 
 /// The id that a record has; the reader knows it from the file's name.

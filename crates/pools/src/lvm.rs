@@ -15,7 +15,7 @@
 
 mod capacity;
 mod catalogue;
-mod changes;
+pub(crate) mod changes;
 mod commands;
 mod device_mapper;
 mod devices;

@@ -12,6 +12,8 @@ mod block;
 mod comparison;
 mod device;
 mod exclusive;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod metadata;
 mod reservation;
 mod samples;
@@ -35,6 +37,8 @@ use super::thin_status::ThinPoolDevice;
 use crate::merged_ranges::Merged;
 use batches::{Batches, Confirm, SnapshotDevice};
 use exclusive::exclusive_chunks;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use fuzzing::thin_metadata as fuzz_thin_metadata;
 use metadata::{ReservedMetadata, ThinDevice, ThinMetadata};
 
 /// To find out what only one of them has. Reading these takes about half a second; the metadata is reserved for that
