@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use orlop_tests::{PoolFs, Scratch, report};
+use orlop_tests::{Scratch, report};
 
 use crate::each_crash_point::{Scenario, ScenarioRunner};
 use crate::fixture::{Fixture, answered, settled};
+use crate::pool::Kind;
 use crate::read_only_calls;
 use crate::trace::{Findings, Trace};
 
@@ -21,12 +22,12 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    pub(crate) async fn on(fs: PoolFs) -> Self {
+    pub(crate) async fn on(kind: Kind) -> Self {
         let scratch = Scratch::new();
         let trace = Trace::to(scratch.join("trace"));
         let words = trace.words();
         let words: Vec<_> = words.iter().map(String::as_str).collect();
-        let fixture = Fixture::under_tracer(fs, &words).await;
+        let fixture = Fixture::under_tracer(kind, &words).await;
         let daemons = BTreeSet::from([fixture.process()]);
         Self { fixture, trace, daemons, operations: BTreeSet::new(), _scratch: scratch }
     }

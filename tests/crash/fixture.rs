@@ -4,8 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use orlop_tests::{Answer, Cgroup, Client, Code, Daemon, GIB, Launch, PoolFs, Status, TestPool};
+use orlop_tests::{Answer, Cgroup, Client, Code, Daemon, Launch, Status};
 
+use crate::pool::{Kind, Pool};
 use crate::preexisting::Preexisting;
 use crate::tally;
 
@@ -15,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
 pub(crate) struct Fixture {
-    pub(crate) pool: TestPool,
+    pub(crate) pool: Pool,
     /// The cgroup of all workloads, so that other processes on the machine are not limited.
     pub(crate) workloads: Cgroup,
     daemon: Daemon,
@@ -25,22 +26,22 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    pub(crate) async fn new(fs: PoolFs) -> Self {
-        Self::under_tracer(fs, &[]).await
+    pub(crate) async fn new(kind: Kind) -> Self {
+        Self::under_tracer(kind, &[]).await
     }
 
-    /// The daemon is started by this command, and each effect is noted.
-    pub(crate) async fn under_tracer(fs: PoolFs, words: &[&str]) -> Self {
-        let pool = TestPool::in_memory(fs, 16 * GIB);
+    /// The daemon is started by this command.
+    pub(crate) async fn under_tracer(kind: Kind, words: &[&str]) -> Self {
+        let pool = Pool::new(kind);
         let crash_control = CrashControl::new(pool.memory().join("crash"));
-        if !words.is_empty() {
+        if !words.is_empty() || crate::sample().is_some() {
             crash_control.note_effects();
         }
         let workloads = Cgroup::new();
-        let launch = crash_control.configure(launch_in_memory(&pool));
+        let launch = crash_control.configure(pool.launch());
         let launch = launch.env("ORLOP_WORKLOAD_CGROUP", &workloads.name);
         let daemon = launch.run_by(words).start().await;
-        let client = daemon.client();
+        let client = pool.client(&daemon);
         let preexisting = Preexisting::new(&client).await;
         Self { pool, workloads, daemon, client, crash_control, preexisting }
     }
@@ -87,11 +88,7 @@ impl Fixture {
 
     /// What is there: in the pool, among devices and mounts, in the run directory.
     pub(crate) fn inventory(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        for directory in ["volumes", "snapshots", "groups", "group-snapshots", "staging", "trash"] {
-            let entries = self.pool.entries(directory).into_iter();
-            found.extend(entries.map(|name| format!("{directory}/{name}")));
-        }
+        let mut found = self.pool.objects();
         for directory in ["volumes", "frozen", "limited", "inline"] {
             found.extend(self.run_entries(directory));
         }
@@ -151,11 +148,6 @@ impl Fixture {
     }
 }
 
-/// With all that it writes in memory, as the pool is.
-pub(crate) fn launch_in_memory(pool: &TestPool) -> Launch {
-    Launch::on(pool).env("ORLOP_RUN_DIR", pool.memory().join("run")).env("ORLOP_LOG", "info")
-}
-
 /// The directory in which the daemon finds when to end, and notes its effects.
 pub(crate) struct CrashControl {
     directory: PathBuf,
@@ -203,7 +195,13 @@ impl CrashControl {
     }
 
     pub(crate) fn noted_effects(&self) -> usize {
-        fs::read_to_string(self.file("effects")).map_or(0, |text| text.lines().count())
+        self.effects_since(0).len()
+    }
+
+    /// The places of all effects but the first so many.
+    pub(crate) fn effects_since(&self, noted: usize) -> Vec<String> {
+        let text = fs::read_to_string(self.file("effects")).unwrap_or_default();
+        text.lines().skip(noted).map(str::to_owned).collect()
     }
 }
 

@@ -6,6 +6,7 @@
 mod coverage;
 mod each_crash_point;
 mod fixture;
+mod pool;
 mod preexisting;
 mod read_only_calls;
 mod scenarios;
@@ -15,10 +16,11 @@ mod trace;
 
 use std::collections::BTreeSet;
 
-use orlop_tests::{PoolFs, needs_root};
+use orlop_tests::{PoolFs, needs_device_mapper, needs_root, variable};
 
 use coverage::Coverage;
 use each_crash_point::EachCrashPoint;
+use pool::Kind;
 use scenarios::{
     attaching, copying, creating, group_snapshots, growing, publishing, staging, volume_groups,
 };
@@ -28,18 +30,31 @@ fn torture() -> bool {
     std::env::var_os("ORLOP_TEST_TORTURE").is_some_and(|value| value == "1")
 }
 
+/// The short version: so many ends of each operation, and none during starts.
+fn sample() -> Option<usize> {
+    let count = variable("ORLOP_TEST_CRASH_SAMPLE")?;
+    Some(usize::try_from(count).expect("a small number"))
+}
+
 fn pools(usual: PoolFs) -> Vec<PoolFs> {
     if torture() { PoolFs::ALL.to_vec() } else { vec![usual] }
 }
 
+fn kinds(usual: Kind) -> Vec<Kind> {
+    match usual {
+        Kind::Image(fs) => pools(fs).into_iter().map(Kind::Image).collect(),
+        Kind::Lvm | Kind::Encrypted(_) => vec![usual],
+    }
+}
+
 /// Each test has its own fixture, so that they run in parallel.
 macro_rules! crash_tests {
-    ($($name:ident: $scenarios:ident::$list:ident on $fs:ident;)+) => {$(
+    ($needs:ident, $kind:expr; $($name:ident: $scenarios:ident::$list:ident;)+) => {$(
         #[tokio::test(flavor = "multi_thread")]
         async fn $name() {
-            needs_root!();
-            for fs in pools(PoolFs::$fs) {
-                let mut run = EachCrashPoint::on(fs).await;
+            $needs!();
+            for kind in kinds($kind) {
+                let mut run = EachCrashPoint::on(kind).await;
                 $scenarios::$list(&mut run).await;
                 run.finish().await;
             }
@@ -48,19 +63,63 @@ macro_rules! crash_tests {
 }
 
 crash_tests! {
-    creating_and_deleting: creating::all on Xfs;
-    snapshots_and_copies: copying::all on Xfs;
-    copies_that_share_nothing: copying::copies on Directory;
-    group_snapshots: group_snapshots::all on Xfs;
-    atomic_group_snapshots: group_snapshots::one_instant on Btrfs;
-    volume_groups: volume_groups::all on Xfs;
-    attaching_and_limits: attaching::all on Xfs;
-    first_stages: staging::first on Xfs;
-    stages_of_copies: staging::copies on Xfs;
-    other_stages: staging::others on Xfs;
-    publishing_and_back: publishing::all on Xfs;
-    inline_volumes: publishing::inline on Xfs;
-    growing_and_reclaiming: growing::all on Xfs;
+    needs_root, Kind::Image(PoolFs::Xfs);
+    creating_and_deleting: creating::all;
+    snapshots_and_copies: copying::all;
+    group_snapshots: group_snapshots::all;
+    volume_groups: volume_groups::all;
+    attaching_and_limits: attaching::all;
+    first_stages: staging::first;
+    stages_of_copies: staging::copies;
+    other_stages: staging::others;
+    publishing_and_back: publishing::all;
+    inline_volumes: publishing::inline;
+    growing_and_reclaiming: growing::all;
+}
+
+crash_tests! {
+    needs_root, Kind::Image(PoolFs::Directory);
+    copies_that_share_nothing: copying::copies;
+}
+
+crash_tests! {
+    needs_root, Kind::Image(PoolFs::Btrfs);
+    atomic_group_snapshots: group_snapshots::one_instant;
+}
+
+/// The guest has what these need.
+mod lvm {
+    use super::*;
+
+    crash_tests! {
+        needs_device_mapper, Kind::Lvm;
+        creating_and_deleting: creating::all;
+        snapshots_and_copies: copying::all;
+        group_snapshots: group_snapshots::all;
+        volume_groups: volume_groups::all;
+        attaching_and_limits: attaching::all;
+        first_stages: staging::first;
+        stages_of_copies: staging::copies;
+        other_stages: staging::others;
+        publishing_and_back: publishing::all;
+        inline_volumes: publishing::inline;
+        growing_and_reclaiming: growing::all;
+    }
+}
+
+/// As above.
+mod encrypted {
+    use super::*;
+
+    crash_tests! {
+        needs_device_mapper, Kind::Encrypted(PoolFs::Xfs);
+        creating_and_deleting: creating::all;
+        snapshots_and_copies: copying::all;
+        first_stages: staging::first;
+        other_stages: staging::others;
+        publishing_and_back: publishing::all;
+        growing_and_reclaiming: growing::all;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +143,7 @@ async fn first_start_and_last_stop_of_a_managed_pool() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_effect_has_a_crash_point_and_every_call_a_scenario() {
     needs_root!();
-    let mut coverage = Coverage::on(PoolFs::Xfs).await;
+    let mut coverage = Coverage::on(Kind::Image(PoolFs::Xfs)).await;
     creating::all(&mut coverage).await;
     copying::all(&mut coverage).await;
     group_snapshots::all(&mut coverage).await;
@@ -107,7 +166,7 @@ async fn every_effect_has_a_crash_point_and_every_call_a_scenario() {
 async fn every_effect_on_other_pools_has_a_crash_point() {
     needs_root!();
     for fs in [PoolFs::Btrfs, PoolFs::Directory] {
-        let mut coverage = Coverage::on(fs).await;
+        let mut coverage = Coverage::on(Kind::Image(fs)).await;
         copying::all(&mut coverage).await;
         group_snapshots::all(&mut coverage).await;
         coverage.finish().await;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use orlop_tests::{Daemon, Launch, MIB, Pattern, PoolFs, TestPool, block};
 use rustix::process::Signal;
 
-use crate::fixture::{CrashControl, launch_in_memory};
+use crate::fixture::CrashControl;
+use crate::pool::in_memory;
 use crate::tally::{self, TalliedOperation};
 
 const DATA: Pattern = Pattern::new(8);
@@ -32,7 +33,8 @@ impl Site {
 
     /// On a pool that is not there yet.
     fn launch(&self, number: usize) -> Launch {
-        let launch = self.crash_control.configure(launch_in_memory(&self.pool));
+        let launch =
+            self.crash_control.configure(in_memory(Launch::on(&self.pool), &self.pool.memory()));
         let launch = launch
             .env("ORLOP_POOL", self.root(number))
             .env("ORLOP_RUN_DIR", self.pool.memory().join(format!("run-{number}")));

@@ -43,6 +43,7 @@ pub struct Client {
     endpoint: Endpoint,
     channel: Arc<Mutex<Channel>>,
     scratch: Scratch,
+    passphrase: Option<&'static str>,
 }
 
 impl Client {
@@ -51,7 +52,18 @@ impl Client {
         let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
         let endpoint = endpoint.expect("an endpoint");
         let channel = Arc::new(Mutex::new(endpoint.connect_lazy()));
-        Self { endpoint, channel, scratch }
+        Self { endpoint, channel, scratch, passphrase: None }
+    }
+
+    /// The same; but all volumes that it creates are encrypted, and it stages all with this passphrase.
+    pub fn encrypting(&self, passphrase: &'static str) -> Self {
+        Self { passphrase: Some(passphrase), ..self.clone() }
+    }
+
+    /// As a call that opens a volume takes it.
+    pub fn secrets(&self) -> BTreeMap<String, String> {
+        let entry = |value: &str| ("encryptionPassphrase".to_owned(), value.to_owned());
+        self.passphrase.map(entry).into_iter().collect()
     }
 
     /// This client and its clones forget a connection whose daemon was killed: once in thousands of
@@ -95,7 +107,11 @@ impl Client {
     }
 
     pub fn create(&self, name: &str) -> Create {
-        Create::new(self.clone(), name)
+        let create = Create::new(self.clone(), name);
+        match self.passphrase {
+            Some(_) => create.parameter("encryption", "luks2"),
+            None => create,
+        }
     }
 
     pub async fn delete(&self, volume: &str) -> Answer<()> {

@@ -54,7 +54,7 @@ impl OnNode {
             staging_target_path: text(&self.staging),
             volume_capability: Some(self.capability.clone()),
             volume_context: self.volume_context.clone(),
-            ..v1::NodeStageVolumeRequest::default()
+            secrets: self.client.secrets(),
         }
     }
 

@@ -72,14 +72,7 @@ impl TestPool {
     /// directory is on an ext4.
     pub fn in_memory(fs: PoolFs, size: u64) -> Self {
         let scratch = Scratch::new();
-        let memory = scratch.ensure_dir(MEMORY);
-        let tmpfs = FsMount {
-            device: Path::new("tmpfs"),
-            fs_type: "tmpfs",
-            options: &[],
-            read_only: false,
-        };
-        mounts::mount_filesystem(&tmpfs, &memory).expect("mount a filesystem in memory");
+        let memory = mount_memory(&scratch);
         let path = scratch.ensure_dir("pool");
         let pool = Self { fs, path, image: memory.join("pool.img"), scratch };
         let kind = match fs {
@@ -182,7 +175,7 @@ impl TestPool {
 
     /// Room beside a pool that is in memory.
     pub fn memory(&self) -> PathBuf {
-        self.scratch.join(MEMORY)
+        memory_of(&self.scratch)
     }
 
     /// The image of a volume, by its id.
@@ -230,6 +223,20 @@ impl TestPool {
         let options = AttachOptions { label: "orlop-test pool", read_only: false, size };
         loopdev::attach(&self.image, &options).expect("attach the pool's image").path()
     }
+}
+
+/// A filesystem in memory.
+pub(crate) fn mount_memory(scratch: &Scratch) -> PathBuf {
+    let memory = scratch.ensure_dir(MEMORY);
+    let tmpfs =
+        FsMount { device: Path::new("tmpfs"), fs_type: "tmpfs", options: &[], read_only: false };
+    mounts::mount_filesystem(&tmpfs, &memory).expect("mount a filesystem in memory");
+    memory
+}
+
+/// Where [`mount_memory`] mounts one.
+pub(crate) fn memory_of(scratch: &Scratch) -> PathBuf {
+    scratch.join(MEMORY)
 }
 
 /// Other tests start daemons at the same time, and a child has the files of all threads, such as a claim of

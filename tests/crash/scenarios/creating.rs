@@ -1,6 +1,5 @@
 //! Volumes come and go.
 
-use orlop_sys::filesystem::{FsKind, Signature, probe};
 use orlop_tests::{Answer, Code, Create, MIB, expect_code, v1};
 
 use crate::each_crash_point::{Scenario, ScenarioRunner};
@@ -63,14 +62,8 @@ impl Scenario for CreateVolume {
 
     async fn holds(&self, fixture: &Fixture, id: &String) {
         assert_eq!(self.request(fixture).done().await.volume_id, *id);
-        let data = fixture.pool.volume_data(id);
-        let found = std::fs::metadata(&data).expect("the volume's data");
-        assert_eq!(found.len(), 32 * MIB);
-        let formatted = matches!(
-            probe(&data).expect("probe"),
-            Signature::Filesystem { kind: FsKind::Ext4, needs_check: false, .. }
-        );
-        assert_eq!(formatted, matches!(self.what, What::Filesystem));
+        let is_ext4 = matches!(self.what, What::Filesystem);
+        fixture.pool.assert_stored(id, 32 * MIB, is_ext4);
     }
 
     async fn roll_back(&self, fixture: &Fixture, id: &String) {
