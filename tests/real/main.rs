@@ -21,6 +21,7 @@ mod hostile;
 mod inline;
 mod lifecycle;
 mod limits;
+mod lvm;
 mod managed;
 mod namespaces;
 mod package;
