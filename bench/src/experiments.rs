@@ -12,6 +12,7 @@ use clap::ValueEnum;
 
 pub(crate) use callers::CREATIONS;
 pub(crate) use changes::DELTA;
+pub(crate) use io::{Rounds, in_turns};
 pub(crate) use many_volumes::SIDE_BY_SIDE;
 pub(crate) use queues::WAYS;
 

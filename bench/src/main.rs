@@ -19,6 +19,7 @@ mod driver;
 mod experiments;
 mod fio;
 mod hop;
+mod lvm;
 mod process;
 mod report;
 mod results;
@@ -70,6 +71,8 @@ enum Command {
         #[arg(default_value_t = 200)]
         runs: usize,
     },
+    /// I/O and calls on LVM, beside LVM alone; in the guest of tests/guest
+    Lvm,
 }
 
 /// How much is measured.
@@ -98,6 +101,10 @@ impl Cli {
         self.report.clone().unwrap_or_else(|| PathBuf::from(usual))
     }
 
+    fn effort(&self) -> Effort {
+        if self.quick { Effort::Quick } else { Effort::Full }
+    }
+
     fn drivers(&self) -> Drivers {
         match (&self.host_path, &self.peer) {
             (_, Some(socket)) => Drivers::Running(socket.clone()),
@@ -107,7 +114,7 @@ impl Cli {
     }
 
     async fn compare(&self) {
-        let effort = if self.quick { Effort::Quick } else { Effort::Full };
+        let effort = self.effort();
         let drivers = self.drivers();
         let began = Instant::now();
         let mut results = Results::new(&drivers).await;
@@ -130,6 +137,7 @@ async fn main() {
     match cli.command {
         Some(Command::Delta { runs }) => delta::run(runs.max(1)).await,
         Some(Command::Hop { runs }) => hop::run(runs.max(1)).await,
+        Some(Command::Lvm) => lvm::run(cli.effort()).await,
         None => cli.compare().await,
     }
 }

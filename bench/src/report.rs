@@ -57,7 +57,14 @@ pub(crate) fn write(results: &Results, page: &Path) {
         tables::queues(results),
         tables::bare_calls(results),
     ];
-    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let parts = parts.into_iter().chain(kept(page));
+    let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
     std::fs::write(page, parts.join("\n")).expect("write the report");
     println!("{}", page.display());
+}
+
+/// The section that another run writes.
+fn kept(page: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(page).ok()?;
+    text.find(crate::lvm::TITLE).map(|begin| text[begin..].to_owned())
 }

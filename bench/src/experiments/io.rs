@@ -50,22 +50,23 @@ fn measure(
     let each = 200;
     let run = |target: &Path, time| job.run(target, size, time, Engine::Aio);
     let rounds = Rounds { count: effort.of(12, 1), each };
-    let [ours, bare_loop, second_loop, bare_file] = in_turns(testbed, &rounds, targets, run);
+    let settle = || testbed.settle();
+    let [ours, bare_loop, second_loop, bare_file] = in_turns(settle, &rounds, targets, run);
     let rounds = Rounds { count: effort.of(3, 1), each };
-    let [peer] = in_turns(testbed, &rounds, [peer], run);
+    let [peer] = in_turns(settle, &rounds, [peer], run);
     IoRow { job: job.name, unit: job.unit, ours, peer, bare_loop, second_loop, bare_file }
 }
 
-pub(super) struct Rounds {
-    pub(super) count: usize,
+pub(crate) struct Rounds {
+    pub(crate) count: usize,
     /// Milliseconds.
-    pub(super) each: u64,
+    pub(crate) each: u64,
 }
 
 /// A job that follows a writer may pay for its writes: over the rounds each comes after each of the
 /// others equally often, as in the squares of E. J. Williams.
-pub(super) fn in_turns<T: Copy, const N: usize>(
-    testbed: &Testbed,
+pub(crate) fn in_turns<T: Copy, const N: usize>(
+    settle: impl Fn(),
     rounds: &Rounds,
     subjects: [T; N],
     run: impl Fn(T, Duration) -> f64,
@@ -73,7 +74,7 @@ pub(super) fn in_turns<T: Copy, const N: usize>(
     let mut figures = subjects.map(|_| Series::default());
     for round in 0..rounds.count {
         for who in order::<N>(round) {
-            testbed.settle();
+            settle();
             figures[who].push(run(subjects[who], Duration::from_millis(rounds.each)));
         }
     }

@@ -41,9 +41,12 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
         (&scheduled, Engine::Aio),
     ];
     for job in JOBS.iter().filter(|job| job.is_random()) {
-        let figures = in_turns(&testbed, &rounds, ways, |(target, engine), time| {
-            job.run(target, size, time, engine)
-        });
+        let figures = in_turns(
+            || testbed.settle(),
+            &rounds,
+            ways,
+            |(target, engine), time| job.run(target, size, time, engine),
+        );
         let row = QueueRow { job: job.name, unit: job.unit, figures };
         println!("{}", crate::report::queue_line(&row));
         results.queues.push(row);
