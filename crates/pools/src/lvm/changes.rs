@@ -150,9 +150,8 @@ impl ChangedBlocks for ThinMaps {
 
     /// A smaller base maps nothing beyond its end.
     fn changed_ranges(&self, base: &SnapshotId, target: &SnapshotId, start: u64) -> Result<Ranges> {
-        let records = [base, target].map(|id| self.catalogue.require_snapshot(id));
-        let [earlier, later] = records;
-        let (earlier, later) = (earlier?, later?);
+        let earlier = self.catalogue.require_snapshot(base)?;
+        let later = self.catalogue.require_snapshot(target)?;
         let span = (start, later.size_bytes);
         let [of_base, of_target] = self.numbers([&base.to_string(), &target.to_string()])?;
         let base = SnapshotDevice::new(base, of_base);

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use orlop_model::{
-    ByteRange, ChangedBlocks, ContentSource, Error, Footprint, Pool, Provisioner, SnapshotId,
-    SnapshotRecord, VolumeId, VolumeRecord,
+    ByteRange, ChangedBlocks, ContentSource, Error, Footprint, Pool, Provisioner, Provisioning,
+    SnapshotId, SnapshotRecord, VolumeId, VolumeRecord,
 };
 use orlop_sys::{thin_pool, tool};
 
@@ -139,6 +139,20 @@ fn volume_holds_data_while_anything_is_mapped() {
     assert_eq!(changes(&pool).holds_data(&volume.id), Ok(false));
     let unknown = changes(&pool).holds_data(&pool.volume_id("b"));
     assert!(matches!(unknown, Err(Error::NoSuchVolume(_))), "{unknown:?}");
+}
+
+#[test]
+fn thick_volume_holds_what_is_found_in_it() {
+    let Some(pool) = TestPool::new(64 * MIB) else { return };
+    let mut new = pool.new_volume("a", 8 * MIB, None);
+    new.parameters.provisioning = Provisioning::Thick;
+    let volume = pool.provisioner().begin_volume(&new).unwrap().commit().unwrap();
+    pool.attach(&volume.id);
+    assert_eq!(changes(&pool).holds_data(&volume.id), Ok(false));
+    write(&pool, &volume.id, 8 * MIB - BLOCK, 1);
+    assert_eq!(changes(&pool).holds_data(&volume.id), Ok(true));
+    let of = ContentSource::Volume(volume.id);
+    assert_eq!(footprints(&pool, &[of]), [(128, 128)]);
 }
 
 fn footprints(pool: &TestPool, of: &[ContentSource]) -> Vec<(u64, u64)> {
