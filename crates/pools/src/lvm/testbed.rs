@@ -69,6 +69,12 @@ impl Testbed {
         Some(testbed)
     }
 
+    /// For a process that works on the volume group of another one, which removes it.
+    pub(super) fn elsewhere(group: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self { group: group.to_owned(), disks: Vec::new(), has_device_mapper: false, directory }
+    }
+
     /// As [`Self::new`], where logical volumes become devices.
     pub(super) fn with_devices(disks: usize) -> Option<Self> {
         match has_device_mapper() {

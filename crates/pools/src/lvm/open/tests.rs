@@ -1,6 +1,7 @@
 //! On thin pools of real LVM.
 
 mod disks;
+mod killed;
 mod restart;
 
 use orlop_model::Catalogue;

@@ -1,0 +1,112 @@
+//! A daemon that is killed while its commands of LVM are under way.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use orlop_model::{Catalogue, ContentSource, Draft, Provisioner};
+
+use crate::lvm::testbed::{MIB, TestPool, Testbed};
+use crate::lvm::{LvmPool, LvmPoolConfig};
+
+const GROUP: &str = "ORLOP_TEST_LVM_GROUP";
+const SETTINGS: &str = "ORLOP_TEST_LVM_SETTINGS";
+const DONE: &str = "ORLOP_TEST_LVM_DONE";
+const BASE: &str = "base";
+const CALLS: usize = 24;
+
+/// Run by the test below, in a process that it kills.
+#[test]
+fn daemon_that_is_killed() {
+    let variable = |name| std::env::var(name).ok();
+    let (Some(group), Some(settings), Some(done)) =
+        (variable(GROUP), variable(SETTINGS), variable(DONE))
+    else {
+        return;
+    };
+    let bed = Testbed::elsewhere(&group);
+    let config = LvmPoolConfig { lvm_settings: settings, ..bed.config(false) };
+    let pool = TestPool { opened: LvmPool::open(config).unwrap(), bed };
+    let base = pool.opened.catalogue.volume(&pool.volume_id(BASE)).unwrap().unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..CALLS {
+            let (pool, base, done) = (&pool, &base, Path::new(&done));
+            scope.spawn(move || {
+                let name = number.to_string();
+                match number % 3 {
+                    0 => drop(pool.create(&name, 8 * MIB)),
+                    1 => drop(pool.snapshot(&name, base).unwrap()),
+                    _ => {
+                        let source = ContentSource::Volume(base.id.clone());
+                        let new = pool.new_volume(&name, 12 * MIB, Some(source));
+                        pool.provisioner().begin_volume(&new).and_then(Draft::commit).unwrap();
+                    }
+                }
+                std::fs::write(done.join(&name), "").unwrap();
+            });
+        }
+    });
+    // Nothing here is cleaned up: the volume group is the other process's.
+    std::process::exit(0);
+}
+
+/// What is in the thin pool, as far as LVM knows.
+fn names(pool: &TestPool) -> BTreeSet<String> {
+    pool.lv_names().into_iter().collect()
+}
+
+#[test]
+#[allow(clippy::disallowed_methods)]
+fn next_daemon_knows_all_that_commands_of_a_killed_one_have_made() {
+    let Some(pool) = TestPool::new(192 * MIB) else { return };
+    let base = pool.create(BASE, 8 * MIB);
+    pool.write(&base.id, 6);
+    pool.opened.close();
+    let done = tempfile::tempdir().unwrap();
+    let mut daemon = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "lvm::open::tests::killed::daemon_that_is_killed"])
+        .env(GROUP, &pool.bed.group)
+        .env(SETTINGS, pool.bed.settings())
+        .env(DONE, done.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let finished = || std::fs::read_dir(done.path()).unwrap().count();
+    while finished() < CALLS / 4 {
+        assert!(daemon.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+
+    let pool = pool.reopen();
+    let known = || {
+        let volumes = pool.opened.catalogue.volumes(None, 0).unwrap();
+        let volumes = volumes.into_iter().map(|(id, record)| record.map(|_| id.to_string()));
+        let snapshots = pool.opened.catalogue.snapshots(None, 0).unwrap();
+        let snapshots = snapshots.into_iter().map(|record| record.id.to_string());
+        let volumes: BTreeSet<String> = volumes.collect::<Result<_, _>>().unwrap();
+        volumes.into_iter().chain(snapshots).collect::<BTreeSet<String>>()
+    };
+    assert_eq!(names(&pool), known());
+    for name in std::fs::read_dir(done.path()).unwrap() {
+        let name = name.unwrap().file_name().into_string().unwrap();
+        let id = match name.parse::<usize>().unwrap() % 3 {
+            1 => pool.snapshot_id(&name).to_string(),
+            _ => pool.volume_id(&name).to_string(),
+        };
+        assert!(known().contains(&id), "{name} was reported as made");
+    }
+    // Nothing that was under way makes anything later.
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(names(&pool), known());
+    // What was not finished can be made again.
+    for number in (0..CALLS).filter(|number| number % 3 == 0) {
+        let name = number.to_string();
+        if !known().contains(&pool.volume_id(&name).to_string()) {
+            pool.create(&name, 8 * MIB);
+        }
+    }
+    assert_eq!(pool.read(&base.id), 6);
+}
