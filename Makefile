@@ -1,4 +1,4 @@
-.PHONY: help demo run deb build image image-test build-tests test unit real otel sanity clients monitoring conformance conformance-host-path ceph-newest guest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short e2e-kubernetes-measure manifests lint check-texts oldest-rust fmt clean-run page-test
+.PHONY: help demo run deb build image image-test build-tests test unit real otel sanity clients monitoring conformance conformance-host-path ceph-newest guest torture fuzz bench bench-delta bench-hop bench-lvm e2e-kubernetes e2e-kubernetes-short e2e-kubernetes-measure manifests lint check-texts oldest-rust fmt clean-run page-test
 .DEFAULT_GOAL := help
 
 # Where cargo puts what it builds; scripts look there too.
@@ -96,10 +96,11 @@ ceph-newest:
 	scripts/prerequisites
 	scripts/without-leaks scripts/ceph-newest
 
-#: guest       in a virtual machine with Debian's kernel: LVM and LUKS, the daemon on ext4, XFS and btrfs, and tests that find
-#:             CAP_SYS_RESOURCE and cgroup v2 there; as root, fetches 130 MB first
+#: guest       in a virtual machine with Debian's kernel: all that needs LVM and LUKS, the daemon on ext4, XFS and btrfs, and
+#:             tests that find CAP_SYS_RESOURCE and cgroup v2 there; hours, as root, fetches 130 MB first
 guest:
 	$(BUILD_ALL)
+	scripts/prerequisites
 	scripts/without-leaks tests/guest/all
 
 #: torture     the long versions of the tests that end the daemon; hours, as root
@@ -121,6 +122,11 @@ bench-delta:
 bench-hop:
 	cargo build --release --locked --package orlop --package orlop-bench
 	$(TARGET)/release/orlop-bench hop
+
+#: bench-lvm   I/O and calls on LVM beside LVM alone, as ratios, in the virtual machine of make guest; as root
+bench-lvm:
+	cargo build --release --locked --package orlop --package orlop-bench
+	bench/lvm
 
 #: e2e-kubernetes  a real Kubernetes of two nodes on this machine, with the chart's manifests: our scenarios, the
 #:             examples and the official suite for CSI drivers; as root, an hour, 20 minutes more for the first builds
