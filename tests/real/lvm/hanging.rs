@@ -13,7 +13,8 @@ async fn a_command_that_hangs_holds_up_no_other_pool() {
     let client = daemon.client();
     let create =
         |pool: &str, name: &str| client.create(name).size(64 * MIB).block().parameter("pool", pool);
-    create("lvm", "before").done().await;
+    // The daemon is ready as soon as one pool is open.
+    until("the pool is open", || async { create("lvm", "before").send().await.is_ok() }).await;
 
     let lock = group.lock();
     let waiting = tokio::spawn(create("lvm", "waiting").send());
