@@ -35,7 +35,9 @@ pub(crate) use btrfs::{
     btrfs_create_subvolume, btrfs_destroy_subvolume, btrfs_device_bytes, btrfs_grow_to_device,
     btrfs_snapshot_subvolume,
 };
-pub(crate) use child::{end_with_parent, hide_mounts, outlive_parent, set_apart};
+pub(crate) use child::{
+    end_with_parent, hide_mounts, keep_open, outlive_parent, set_apart, without_core,
+};
 pub(crate) use descriptors::leave_shared_table;
 pub(crate) use device_mapper::TargetMessage;
 pub(crate) use fiemap::{

@@ -1,7 +1,7 @@
 //! Devices of device-mapper, as the kernel shows them in sysfs. No program is started to list them, and no device is
 //! opened, as that may wait for a dead disk.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,12 +43,16 @@ impl MappedDevice {
 
     /// The devices of device-mapper that this one shows parts of.
     pub fn below(&self) -> Result<Vec<Self>> {
-        related(&self.kernel_name, "slaves")
+        related(&self.directory(), "slaves")
     }
 
     /// The devices that show parts of this one.
     pub fn above(&self) -> Result<Vec<Self>> {
-        related(&self.kernel_name, "holders")
+        related(&self.directory(), "holders")
+    }
+
+    fn directory(&self) -> PathBuf {
+        Path::new(BLOCK_DEVICES).join(&self.kernel_name)
     }
 }
 
@@ -71,6 +75,58 @@ pub fn has_target(kind: &str) -> Result<bool> {
     Ok(ended.status.success())
 }
 
+/// The devices of device-mapper that show parts of a block device of any kind.
+pub fn above(major: u32, minor: u32) -> Result<Vec<MappedDevice>> {
+    related(&by_number(major, minor), "holders")
+}
+
+/// The same the other way round: the numbers of the devices that one shows parts of.
+pub fn below(major: u32, minor: u32) -> Result<Vec<(u32, u32)>> {
+    let directory = by_number(major, minor).join("slaves");
+    let mut found = Vec::new();
+    for name in names_in(&directory)? {
+        let path = directory.join(name).join("dev");
+        match fs::read_to_string(&path).on("read", &path) {
+            Ok(text) => found.extend(parse_device_number(&text)),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// Of a block device of any kind, as the kernel names it.
+pub fn path_of(major: u32, minor: u32) -> Result<PathBuf> {
+    let link = by_number(major, minor);
+    let target = fs::read_link(&link).on("read the name of", &link)?;
+    Ok(Path::new("/dev").join(target.file_name().unwrap_or_default()))
+}
+
+/// `None`: this machine has device-mapper. Else why not.
+pub fn missing() -> Option<String> {
+    let control = Path::new("/dev/mapper/control");
+    // Opening its file loads the module where that is installed, also without the right to do so. Where no udevd has made
+    // the file, the programs that need it do.
+    if is_loaded() || fs::File::open(control).is_ok() {
+        return None;
+    }
+    // Where it cannot be loaded, it is not there.
+    let _ = tool::run("modprobe", ["--quiet", "dm_mod"]);
+    match is_loaded() {
+        true => None,
+        false => Some("the kernel has no device-mapper, or its module is not loaded".to_owned()),
+    }
+}
+
+fn is_loaded() -> bool {
+    let drivers = fs::read_to_string("/proc/misc").unwrap_or_default();
+    drivers.split_whitespace().any(|word| word == "device-mapper")
+}
+
+fn by_number(major: u32, minor: u32) -> PathBuf {
+    Path::new("/sys/dev/block").join(format!("{major}:{minor}"))
+}
+
 /// An error that is a refusal: something has it open, and it is left as it is.
 pub fn try_remove(device: &MappedDevice) -> Result<()> {
     let path = device.path();
@@ -85,17 +141,20 @@ pub fn try_remove(device: &MappedDevice) -> Result<()> {
     Err(Error::Tool { tool: DMSETUP.to_owned(), status: ended.status, stderr })
 }
 
-fn related(kernel_name: &str, kind: &str) -> Result<Vec<MappedDevice>> {
-    let directory = Path::new(BLOCK_DEVICES).join(kernel_name).join(kind);
-    let entries = match fs::read_dir(&directory).on("list", &directory) {
+fn related(device: &Path, kind: &str) -> Result<Vec<MappedDevice>> {
+    let mut found = Vec::new();
+    for name in names_in(&device.join(kind))? {
+        found.extend(described(&name)?);
+    }
+    Ok(found)
+}
+
+fn names_in(directory: &Path) -> Result<Vec<OsString>> {
+    let entries = match fs::read_dir(directory).on("list", directory) {
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
         entries => entries?,
     };
-    let mut found = Vec::new();
-    for entry in entries {
-        found.extend(described(&entry.on("list", &directory)?.file_name())?);
-    }
-    Ok(found)
+    entries.map(|entry| Ok(entry.on("list", directory)?.file_name())).collect()
 }
 
 /// `None`: it is none of device-mapper's, or is gone.

@@ -49,7 +49,7 @@ pub use punch::punch_zeroes;
 pub use regular::{FileAccess, open_regular};
 pub use remove::remove_tree;
 pub use restore::{EmptyEntry, EntryKind, is_still_at, restore_empty};
-pub use small::{read_at_most, read_small, read_small_no_link};
+pub use small::{read_at_most, read_private, read_small, read_small_no_link};
 pub use unused::try_truncate_unused;
 pub use zero::zero_range;
 

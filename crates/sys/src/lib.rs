@@ -18,6 +18,7 @@ pub mod ceph;
 pub mod cgroup_io;
 pub mod checksum;
 mod crash;
+pub mod crypt;
 pub mod dependent;
 pub mod descriptors;
 pub mod device_lock;

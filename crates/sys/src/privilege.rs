@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::{
     CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
@@ -38,6 +39,12 @@ pub fn keep_only(wanted: CapabilitySet) -> Result<KeptCapabilities> {
     // No program that is started gains capabilities from its file, such as a setuid one.
     set_no_new_privs(true).effect_on("drop capabilities of", process)?;
     Ok(KeptCapabilities { capabilities: kept, bounded })
+}
+
+/// The memory of this process gets into no core file, and no process without rights of root may read it.
+pub fn forbid_dumps() -> Result<()> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .on("keep core files from the memory of", Path::new(SELF))
 }
 
 /// False if this process may not change its bounding set.

@@ -2,6 +2,7 @@
 
 mod left_running;
 mod own_session;
+mod with_secrets;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use crate::mounts;
 
 pub use left_running::{all_ended_within, run_to_end_locking};
 pub use own_session::{Ended, Queries, run_to_end};
+pub use with_secrets::{SecretArgument, run_with_secrets};
 
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 const SEARCH_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";

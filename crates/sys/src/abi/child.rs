@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -23,6 +24,37 @@ pub(crate) fn outlive_parent(command: &mut Command) {
     set_apart(command);
     // SAFETY: as in `set_apart`.
     unsafe { command.pre_exec(|| ignore(libc::SIGPIPE)) };
+}
+
+/// What is started has this open as well, under the same number. To be called after all that closes descriptors, and the
+/// caller keeps `file` until the child runs.
+pub(crate) fn keep_open(command: &mut Command, file: &impl AsFd) {
+    let descriptor = file.as_fd().as_raw_fd();
+    // SAFETY: as in `set_apart`; the closure captures a number.
+    unsafe { command.pre_exec(move || stay_open(descriptor)) };
+}
+
+fn stay_open(descriptor: RawFd) -> io::Result<()> {
+    // SAFETY: takes nothing but numbers, and clears a flag in this process alone.
+    if unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// What is started writes no core file if it crashes.
+pub(crate) fn without_core(command: &mut Command) {
+    // SAFETY: as in `set_apart`.
+    unsafe { command.pre_exec(limit_core) };
+}
+
+fn limit_core() -> io::Result<()> {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure outlives the call, which reads it.
+    if unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// What is started leads a session, ends when the thread that starts it does, and keeps nothing open but its standard

@@ -8,8 +8,8 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::process::{Child, ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -59,16 +59,25 @@ where
     let mut command = prepared(&program, arguments);
     command.stdin(input);
     outlive_parent(&mut command);
-    let mut child = spawn(&mut command).effect_on("start", &program)?;
-    // With its input, which only the program is to have.
-    drop(command);
+    run_prepared(name, &program, command, ())
+}
+
+/// `passed_on` is what, beside its input, only the program is to have.
+pub(super) fn run_prepared<P>(
+    name: &str,
+    program: &Path,
+    mut command: Command,
+    passed_on: P,
+) -> Result<Ended> {
+    let mut child = spawn(&mut command).effect_on("start", program)?;
+    drop((command, passed_on));
     let watch = Watch::start(name);
     let mut outputs = Outputs::of(&mut child);
     let read = outputs.read_to_end(&child, None);
-    let status = child.wait().on("wait for", &program)?;
+    let status = child.wait().on("wait for", program)?;
     drop(watch);
     crash::after(name);
-    read.on("read the output of", &program)?;
+    read.on("read the output of", program)?;
     Ok(outputs.ended(status))
 }
 
@@ -141,7 +150,7 @@ impl Queries {
     }
 }
 
-fn path_of(name: &str) -> Result<PathBuf> {
+pub(super) fn path_of(name: &str) -> Result<PathBuf> {
     find(name).ok_or_else(|| Error::ToolMissing { tool: name.to_owned() })
 }
 
