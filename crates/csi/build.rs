@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 
 use protox::prost_reflect::{DescriptorPool, ExtensionDescriptor, FieldDescriptor};
 
-const PROTOS: [&str; 6] = [
+const PROTOS: [&str; 7] = [
     "csi/v1/csi.proto",
     "csi/v0/csi.proto",
     "csiaddons/identity.proto",
     "csiaddons/volumegroup.proto",
     "csiaddons/reclaimspace.proto",
+    "csiaddons/encryptionkeyrotation.proto",
     "orlop/monitor.proto",
 ];
 

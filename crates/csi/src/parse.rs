@@ -12,8 +12,8 @@ use std::str::FromStr;
 
 use orlop_engine::request::{InlineVolume, PublishContext, VolumeContext, VolumeRef};
 use orlop_model::{
-    CapacityRange, Error, GroupSnapshotId, NodeId, Result, SnapshotId, TargetPath, VolumeGroupId,
-    VolumeId, parse_quantity,
+    CapacityRange, Error, GroupSnapshotId, NodeId, Result, Secret, SnapshotId, TargetPath,
+    VolumeGroupId, VolumeId, VolumeKeys, parse_quantity,
 };
 
 use crate::features::Features;
@@ -73,6 +73,30 @@ fn check_map_size(field: &'static str, map: &BTreeMap<String, String>) -> Result
 /// all (GEN-31); everything is dropped here, unread. Keys are not shown: a caller that mixes up
 /// keys and values would find its secret in a log.
 pub(crate) fn discard_secrets(secrets: BTreeMap<String, String>) -> Result<()> {
+    check_secret_keys(&secrets)
+}
+
+/// What of the secrets opens an encrypted volume. Others are their own callers' and mean nothing here.
+pub(crate) fn volume_keys(mut secrets: BTreeMap<String, String>) -> Result<VolumeKeys> {
+    check_secret_keys(&secrets)?;
+    let mut key = |name: &'static str| {
+        let text = secrets.remove(name);
+        text.map(|text| Secret::new(name, text.into_bytes())).transpose()
+    };
+    let keys = VolumeKeys {
+        current: key("encryptionPassphrase")?,
+        previous: key("previousEncryptionPassphrase")?,
+    };
+    match (&keys.current, &keys.previous) {
+        (None, Some(_)) => Err(Error::invalid(
+            "secrets",
+            "has a previousEncryptionPassphrase, but no encryptionPassphrase",
+        )),
+        _ => Ok(keys),
+    }
+}
+
+fn check_secret_keys(secrets: &BTreeMap<String, String>) -> Result<()> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     let is_key = |key: &String| !key.is_empty() && key.bytes().all(allowed);
     if secrets.keys().all(is_key) {

@@ -31,6 +31,11 @@ pub mod reclaimspace {
     tonic::include_proto!("reclaimspace");
 }
 
+/// CSI-Addons: another key for an encrypted volume.
+pub mod encryptionkeyrotation {
+    tonic::include_proto!("encryptionkeyrotation");
+}
+
 /// What a daemon says of itself to people on its machine; no part of any specification.
 pub mod monitor {
     tonic::include_proto!("orlop.monitor.v1");

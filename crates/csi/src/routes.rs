@@ -27,6 +27,7 @@ use crate::proto::csi::v1::group_controller_server::GroupControllerServer;
 use crate::proto::csi::v1::identity_server::IdentityServer;
 use crate::proto::csi::v1::node_server::NodeServer;
 use crate::proto::csi::v1::snapshot_metadata_server::SnapshotMetadataServer;
+use crate::proto::encryptionkeyrotation::encryption_key_rotation_controller_server::EncryptionKeyRotationControllerServer;
 use crate::proto::monitor::monitor_server::MonitorServer;
 use crate::proto::peer::peer_server::PeerServer;
 use crate::proto::pluginregistration::registration_server::RegistrationServer;
@@ -34,8 +35,8 @@ use crate::proto::reclaimspace::reclaim_space_controller_server::ReclaimSpaceCon
 use crate::proto::reclaimspace::reclaim_space_node_server::ReclaimSpaceNodeServer;
 use crate::proto::{identity, volumegroup};
 use crate::services::{
-    AddonsIdentity, Controller, GroupController, Identity, KubeletCall, Monitor, Node, Peer,
-    ReclaimSpace, RegisteredPlugin, Registration, SnapshotMetadata, V0Controller, V0Identity,
+    AddonsIdentity, Controller, GroupController, Identity, KeyRotation, KubeletCall, Monitor, Node,
+    Peer, ReclaimSpace, RegisteredPlugin, Registration, SnapshotMetadata, V0Controller, V0Identity,
     V0Node, VolumeGroups,
 };
 
@@ -96,6 +97,7 @@ impl Routes {
         }
         if mode.serves_node() {
             routes.add(ReclaimSpaceNodeServer::new(ReclaimSpace::new(executor())));
+            routes.add(EncryptionKeyRotationControllerServer::new(KeyRotation::new(executor())));
         }
         routes
     }
@@ -141,8 +143,11 @@ impl Routes {
     /// What other daemons may call: all that a controller does, and nothing of a node or for people and tools.
     #[must_use]
     pub fn for_peers(&self) -> Self {
-        let is_of_node =
-            |name: &str| name.ends_with(".Node") || name == "reclaimspace.ReclaimSpaceNode";
+        let is_of_node = |name: &str| {
+            name.ends_with(".Node")
+                || name == "reclaimspace.ReclaimSpaceNode"
+                || name.starts_with("encryptionkeyrotation.")
+        };
         let is_for_tools =
             |name: &str| name.starts_with("grpc.") || name.starts_with("orlop.monitor.");
         let is_for_peers = |name: &str| !is_of_node(name) && !is_for_tools(name);

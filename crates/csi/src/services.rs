@@ -17,7 +17,7 @@ use orlop_model::{Error, Reason, Result};
 use tonic::{Response, Status};
 use tracing::Span;
 
-pub(crate) use addons::{AddonsIdentity, ReclaimSpace, VolumeGroups};
+pub(crate) use addons::{AddonsIdentity, KeyRotation, ReclaimSpace, VolumeGroups};
 pub(crate) use controller::Controller;
 pub(crate) use group_controller::GroupController;
 pub(crate) use identity::Identity;

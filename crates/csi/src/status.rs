@@ -40,6 +40,7 @@ fn code(error: &Error) -> Code {
         Error::OutOfRange(_) => Code::OutOfRange,
         Error::Exhausted(_) => Code::ResourceExhausted,
         Error::Precondition(_) => Code::FailedPrecondition,
+        Error::Unauthenticated(_) => Code::Unauthenticated,
         Error::NotOffered(..) => Code::Unimplemented,
         Error::Damaged { .. } => Code::DataLoss,
         Error::Starting | Error::Stopping | Error::Unreachable { .. } => Code::Unavailable,

@@ -13,7 +13,11 @@ impl Engine {
     /// fails does not keep the others from being counted.
     pub fn capacity(&self, query: &CapacityQuery) -> Result<CapacityAnswer> {
         let capabilities = query.capabilities.clone().map(|wanted| self.with_default(wanted));
-        let minimum_volume = capabilities.as_ref().map_or(ALLOCATION_UNIT, smallest_volume);
+        let encryption = query.parameters.encryption;
+        let minimum_volume = match &capabilities {
+            Some(wanted) => smallest_volume(wanted, encryption),
+            None => ALLOCATION_UNIT,
+        };
         let mut answer = CapacityAnswer { available: 0, maximum_volume: 0, minimum_volume };
         if !capabilities.as_ref().is_none_or(|wanted| self.offers(wanted)) {
             return Ok(answer);

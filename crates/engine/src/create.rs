@@ -1,9 +1,10 @@
 //! CreateVolume: empty, from a snapshot, or from another volume.
 
+use orlop_model::encryption::HEADER_BYTES;
 use orlop_model::{
-    ALLOCATION_UNIT, CapabilitySet, CapacityRange, ContentSource, Draft, Error, FormatState,
-    FsType, IoLimits, NameDigest, NewFilesystem, NewVolume, PoolId, Result, SnapshotRecord,
-    VolumeId, VolumeParameters, VolumeRecord,
+    ALLOCATION_UNIT, CapabilitySet, CapacityRange, ContentSource, Draft, Encryption,
+    EncryptionState, Error, FormatState, FsType, IoLimits, NameDigest, NewFilesystem, NewVolume,
+    PoolId, Result, SnapshotRecord, VolumeId, VolumeParameters, VolumeRecord,
 };
 
 use crate::difference::{differs, parameters_differ, source_differs};
@@ -18,6 +19,7 @@ struct LockedSource<'a> {
     pool: &'a PoolRef,
     size_bytes: u64,
     format: FormatState,
+    encryption: Option<EncryptionState>,
     /// Set when the source is a volume, whose writers have to be quiesced for the point-in-time copy.
     volume: Option<VolumeRecord>,
     _lock: LockGuard,
@@ -103,13 +105,24 @@ impl Engine {
                 .check_limits_work()
                 .map_err(|reason| Error::invalid("parameters", reason.to_string()))?;
         }
+        let encryption = settle_encryption(request.parameters.encryption, source.as_ref())?;
+        if encryption.is_some() {
+            self.host()
+                .check_encryption_works()
+                .map_err(|reason| Error::invalid("parameters", reason.to_string()))?;
+        }
         let format = source.as_ref().map_or(FormatState::Blank, |source| source.format);
-        let filesystem = self.filesystem_from_the_start(format, &capabilities)?;
+        // An encrypted one has to be opened before it is formatted.
+        let filesystem = match encryption {
+            Some(_) => None,
+            None => self.filesystem_from_the_start(format, &capabilities)?,
+        };
         let plan = NewVolumePlan {
             capacity_bytes: self.choose_size(request, &capabilities, source.as_ref())?,
             capabilities,
             limits: request.limits.applied_to(IoLimits::default()),
             format,
+            encryption,
             filesystem,
             ephemeral,
         };
@@ -192,7 +205,8 @@ impl Engine {
                 let lock = self.locks().shared(Key::Snapshot(id.digest().clone()))?;
                 let (pool, snapshot) = self.require_snapshot(id)?;
                 let (size_bytes, format) = (snapshot.size_bytes, restored_format(&snapshot)?);
-                Ok(LockedSource { pool, size_bytes, format, volume: None, _lock: lock })
+                let encryption = snapshot.encryption;
+                Ok(LockedSource { pool, size_bytes, format, encryption, volume: None, _lock: lock })
             }
             ContentSource::Volume(id) => {
                 // Before the lock: a volume that is to be made from a lost one of its name, or from
@@ -205,8 +219,9 @@ impl Engine {
                 };
                 let (pool, volume) = self.require_volume(id)?;
                 let format = copied_format(&volume)?;
-                let size_bytes = volume.capacity_bytes;
-                Ok(LockedSource { pool, size_bytes, format, volume: Some(volume), _lock: lock })
+                let (size_bytes, encryption) = (volume.capacity_bytes, volume.encryption);
+                let volume = Some(volume);
+                Ok(LockedSource { pool, size_bytes, format, encryption, volume, _lock: lock })
             }
         }
     }
@@ -263,7 +278,7 @@ impl Engine {
         capabilities: &CapabilitySet,
         source: Option<&LockedSource<'_>>,
     ) -> Result<u64> {
-        let floor = smallest_volume(capabilities);
+        let floor = smallest_volume(capabilities, request.parameters.encryption);
         let Some(source) = source else {
             let preferred = self.settings().default_capacity;
             return CapacityRange::choose(request.range.as_ref(), floor, preferred);
@@ -279,6 +294,7 @@ struct NewVolumePlan {
     capabilities: CapabilitySet,
     limits: IoLimits,
     format: FormatState,
+    encryption: Option<EncryptionState>,
     filesystem: Option<NewFilesystem>,
     ephemeral: bool,
 }
@@ -294,6 +310,7 @@ impl NewVolumePlan {
             limits: self.limits,
             source: request.source.clone(),
             format: self.format,
+            encryption: self.encryption,
             filesystem: self.filesystem,
             ephemeral: self.ephemeral,
         }
@@ -301,8 +318,30 @@ impl NewVolumePlan {
 }
 
 /// GC-13: the smallest volume that can be used in all the ways asked for.
-pub(crate) fn smallest_volume(capabilities: &CapabilitySet) -> u64 {
-    capabilities.fs().map_or(ALLOCATION_UNIT, FsType::smallest_volume)
+pub(crate) fn smallest_volume(capabilities: &CapabilitySet, encryption: Option<Encryption>) -> u64 {
+    let usable = capabilities.fs().map_or(ALLOCATION_UNIT, FsType::smallest_volume);
+    usable + encryption.map_or(0, |_| HEADER_BYTES)
+}
+
+/// A copy has the header of its source, and so its key: it is encrypted if its source is, and only then.
+fn settle_encryption(
+    wanted: Option<Encryption>,
+    source: Option<&LockedSource<'_>>,
+) -> Result<Option<EncryptionState>> {
+    let refused = |reason: &str| Err(Error::invalid("parameters", reason));
+    match (source.map(|source| source.encryption), wanted) {
+        (None, None) | (Some(None), None) => Ok(None),
+        (None, Some(_)) => Ok(Some(EncryptionState::Unformatted)),
+        (Some(Some(state)), Some(_)) => Ok(Some(state)),
+        (Some(None), Some(_)) => refused(
+            "encryption is asked for, but the source is not encrypted, and a copy is as its source; create an \
+             empty volume with encryption and copy the files",
+        ),
+        (Some(Some(_)), None) => refused(
+            "encryption is missing: the source is encrypted, and so is a copy of it, with the same key; give \
+             encryption: luks2 and the same Secret",
+        ),
+    }
 }
 
 pub(crate) fn copied_format(volume: &VolumeRecord) -> Result<FormatState> {
@@ -310,6 +349,12 @@ pub(crate) fn copied_format(volume: &VolumeRecord) -> Result<FormatState> {
         return Err(Error::precondition(format!(
             "cannot copy {}: the growth of its filesystem was interrupted; stage it once, then copy \
              it",
+            volume.label()
+        )));
+    }
+    if volume.encryption.is_some_and(|state| state.of_copy().is_none()) {
+        return Err(Error::precondition(format!(
+            "cannot copy {}: it is being encrypted, or that was interrupted; stage it once, then copy it",
             volume.label()
         )));
     }

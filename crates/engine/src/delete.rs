@@ -34,8 +34,8 @@ impl Engine {
     /// The caller holds the lock and knows of nothing that uses the volume. A device that is left
     /// all the same has no record, and may be in use.
     pub(crate) fn remove_volume(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        pool.devices().try_detach_unused(id, DeviceAccess::ReadOnly)?;
-        pool.devices().try_detach_unused(id, DeviceAccess::ReadWrite)?;
+        self.try_detach_unused(pool, id, DeviceAccess::ReadOnly)?;
+        self.try_detach_unused(pool, id, DeviceAccess::ReadWrite)?;
         self.host().save_node_record(id, &NodeRecord::default())?;
         self.stage_failures().clear(id);
         pool.provisioner().ensure_no_volume(id)

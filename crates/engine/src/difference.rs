@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use orlop_model::{AccessType, ContentSource, VolumeCapability, VolumeParameters};
+use orlop_model::{AccessType, ContentSource, Encryption, VolumeCapability, VolumeParameters};
 
 /// `what` is that of the thing that is there.
 pub(crate) fn differs(what: &str, there: impl Display, asked: impl Display) -> String {
@@ -39,6 +39,16 @@ pub(crate) fn parameters_differ(there: &VolumeParameters, asked: &VolumeParamete
     }
     if there.lvm != asked.lvm {
         return differs("its layout on disks", there.lvm, asked.lvm);
+    }
+    if there.encryption != asked.encryption {
+        let named = |encryption: Option<Encryption>| match encryption {
+            None => "none".to_owned(),
+            Some(Encryption { kind, discard }) => {
+                format!("{} with encryptionDiscard {discard}", kind.as_str())
+            }
+        };
+        let (there, asked) = (named(there.encryption), named(asked.encryption));
+        return differs("its parameter encryption", there, asked);
     }
     "its parameter mkfsOptions is another one than is asked for".to_owned()
 }

@@ -40,6 +40,7 @@ impl Engine {
             )));
         }
         let size = pool.devices().refresh_device(&id)?;
+        self.ensure_mappings_grown(pool, &id)?;
         let Some(fs) = record.format.fs().filter(|_| !stage.capability.is_block()) else {
             return Ok(size);
         };
@@ -50,7 +51,7 @@ impl Engine {
                 record.label()
             )));
         }
-        if let Some(device) = pool.devices().attached(&id, DeviceAccess::ReadWrite)? {
+        if let Some(device) = self.workload_device(pool, &id, DeviceAccess::ReadWrite)? {
             self.host().ensure_grown_mounted(&device, fs, &stage.path)?;
         }
         Ok(size)

@@ -320,7 +320,7 @@ fn io_on(pool: &PoolRef, host: &dyn Host, staged: &[VolumeId]) -> Vec<VolumeIo> 
     let here = staged.iter().filter(|id| id.pool() == pool.id());
     let io_of = |id: &VolumeId| {
         let record = pool.catalogue().volume(id).ok().flatten()?;
-        let io = host.device_io(&device_of(pool, id)?).ok()?;
+        let io = host.device_io(&device_of(pool, host, id)?).ok()?;
         Some(VolumeIo {
             id: id.clone(),
             name: record.name,
@@ -347,7 +347,11 @@ fn usage_on(pool: &PoolRef, max: usize) -> Result<Vec<VolumeUsage>> {
     Ok(volumes.into_iter().zip(used).filter_map(usage).collect())
 }
 
-fn device_of(pool: &PoolRef, id: &VolumeId) -> Option<Device> {
-    let attached = |access| pool.devices().attached(id, access).ok().flatten();
+/// What workloads use of it.
+fn device_of(pool: &PoolRef, host: &dyn Host, id: &VolumeId) -> Option<Device> {
+    let attached = |access| {
+        let device = pool.devices().attached(id, access).ok().flatten()?;
+        Some(host.mapping_on(id, access, &device).ok()?.unwrap_or(device))
+    };
     attached(DeviceAccess::ReadWrite).or_else(|| attached(DeviceAccess::ReadOnly))
 }

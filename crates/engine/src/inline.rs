@@ -40,8 +40,12 @@ impl Engine {
             path: self.host().private_stage(&record.id)?,
             capability: request.capability.clone(),
             read_only: false,
+            encrypted: record.is_encrypted(),
         };
-        let done = self.ensure_staged(pool, &record, stage.clone()).and_then(|found| {
+        let staged = self
+            .check_keys_fit(pool, &record, &request.keys)
+            .and_then(|()| self.ensure_staged(pool, &record, stage.clone(), &request.keys));
+        let done = staged.and_then(|found| {
             let published = self
                 .note_published(pool, &record)
                 .and_then(|()| self.publish_staged(pool, &record, &stage.path, request));

@@ -8,6 +8,7 @@ mod capacity;
 mod create;
 mod delete;
 mod difference;
+mod encryption;
 mod engine;
 mod expand;
 mod figures;

@@ -1,6 +1,6 @@
 //! Which blocks of a snapshot hold data, and which differ from an earlier one.
 
-use orlop_model::{Error, Result, SnapshotId, SnapshotRecord};
+use orlop_model::{ByteRange, Error, Ranges, Result, SnapshotId, SnapshotRecord};
 
 use crate::engine::Engine;
 use crate::request::BlockRanges;
@@ -12,8 +12,12 @@ impl Engine {
         let snapshot = self.snapshot(id)?;
         check_start(&snapshot, start)?;
         let pool = self.pool(id.pool())?.ok_or_else(|| Self::not_served_snapshot(id))?;
-        let ranges = pool.changed_blocks().allocated_ranges(id, start)?;
-        Ok(BlockRanges { capacity_bytes: snapshot.size_bytes, ranges })
+        let offset = data_offset(&snapshot);
+        let ranges = pool.changed_blocks().allocated_ranges(id, start.saturating_add(offset))?;
+        Ok(BlockRanges {
+            capacity_bytes: snapshot.usable_bytes(),
+            ranges: behind_header(ranges, offset),
+        })
     }
 
     pub fn changed_blocks(
@@ -26,21 +30,46 @@ impl Engine {
         check_order(&earlier, &later)?;
         check_start(&later, start)?;
         let pool = self.pool(target.pool())?.ok_or_else(|| Self::not_served_snapshot(target))?;
-        let ranges = pool.changed_blocks().changed_ranges(base, target, start)?;
-        Ok(BlockRanges { capacity_bytes: later.size_bytes, ranges })
+        let (offset, changed) = (data_offset(&later), pool.changed_blocks());
+        let ranges = changed.changed_ranges(base, target, start.saturating_add(offset))?;
+        Ok(BlockRanges {
+            capacity_bytes: later.usable_bytes(),
+            ranges: behind_header(ranges, offset),
+        })
     }
 }
 
 /// SM-27, SM-32. The end of the volume is a valid offset, at which there are no ranges (point 9 of
 /// docs/specification.md).
 fn check_start(snapshot: &SnapshotRecord, start: u64) -> Result<()> {
-    if start <= snapshot.size_bytes {
+    if start <= snapshot.usable_bytes() {
         return Ok(());
     }
     Err(Error::OutOfRange(format!(
         "starting_offset {start} is beyond the volume's {} bytes",
-        snapshot.size_bytes
+        snapshot.usable_bytes()
     )))
+}
+
+/// Where in the pool's data the first byte is that a workload sees.
+fn data_offset(snapshot: &SnapshotRecord) -> u64 {
+    snapshot.size_bytes - snapshot.usable_bytes()
+}
+
+/// A reader of the blocks has a volume made from the snapshot, and so the device behind the header. What is in the header
+/// alone, such as another key, is not visible there.
+fn behind_header(ranges: Ranges, offset: u64) -> Ranges {
+    if offset == 0 {
+        return ranges;
+    }
+    let moved = move |range: ByteRange| {
+        let (start, end) = (range.start.max(offset), range.end());
+        ByteRange { start: start - offset, length: end.saturating_sub(start) }
+    };
+    // An item that is no range stays: the caller counts on it while much is read without a result.
+    Box::new(
+        ranges.map(move |item| item.map(|range| range.map(moved).filter(|range| range.length > 0))),
+    )
 }
 
 /// SM-34

@@ -1,7 +1,8 @@
 //! NodePublishVolume and NodeUnpublishVolume: a staged volume at the workload's path.
 
 use orlop_model::{
-    DeviceAccess, Error, NodeRecord, Publication, Result, Stage, TargetPath, VolumeId, VolumeRecord,
+    DeviceAccess, Error, NodeRecord, Publication, Result, Stage, TargetPath, VolumeId, VolumeKeys,
+    VolumeRecord,
 };
 
 use crate::difference::{capability_differs, readonly_differs};
@@ -78,7 +79,7 @@ impl Engine {
             let access = if read_only { DeviceAccess::ReadOnly } else { DeviceAccess::ReadWrite };
             self.ensure_one_cache(pool, record, access)?;
         }
-        self.ensure_published(pool, record, (stage, live), wanted, read_only)
+        self.ensure_published(pool, record, (stage, live), wanted, read_only, &request.keys)
     }
 
     /// Readers have another device than writers, as only a device can refuse writes, and each has a
@@ -95,7 +96,7 @@ impl Engine {
             DeviceAccess::ReadOnly => (DeviceAccess::ReadWrite, "for writing"),
             DeviceAccess::ReadWrite => (DeviceAccess::ReadOnly, "read-only"),
         };
-        let Some(device) = pool.devices().attached(id, other)? else { return Ok(()) };
+        let Some(device) = self.workload_device(pool, id, other)? else { return Ok(()) };
         // Not by the records, which can be lost while workloads go on.
         if let Some(target) = self.host().mounts_of(&device)?.into_iter().next() {
             return Err(Error::precondition(format!(
@@ -120,13 +121,14 @@ impl Engine {
         (stage, live): (Stage, Vec<Publication>),
         wanted: Publication,
         read_only: bool,
+        keys: &VolumeKeys,
     ) -> Result<()> {
         let before = NodeRecord { stage: Some(stage.clone()), publications: live };
         let mut after = before.clone();
         after.publications.push(wanted.clone());
         self.host().save_node_record(&record.id, &after)?;
         let done = if stage.capability.is_block() {
-            self.publish_device(pool, record, &wanted.target, read_only)
+            self.publish_device(pool, record, &wanted.target, read_only, keys)
         } else {
             self.ensure_group_of(&stage, &wanted.capability).and_then(|()| {
                 self.publish_directory(pool, record, &stage.path, &wanted.target, read_only)
@@ -161,9 +163,11 @@ impl Engine {
         record: &VolumeRecord,
         target: &TargetPath,
         read_only: bool,
+        keys: &VolumeKeys,
     ) -> Result<()> {
         let access = if read_only { DeviceAccess::ReadOnly } else { DeviceAccess::ReadWrite };
         let device = self.ensure_attached(pool, &record.id, access)?;
+        let device = self.ensure_opened(pool, record, access, device, keys)?;
         self.apply_limits(pool, &record.id, &record.limits)?;
         self.host().ensure_bound_device(&device, target)
     }
@@ -267,7 +271,7 @@ impl Engine {
             return Ok(());
         }
         // A publication of which the record was lost: its node would show another volume next.
-        let device = pool.devices().attached(id, DeviceAccess::ReadOnly)?;
+        let device = self.workload_device(pool, id, DeviceAccess::ReadOnly)?;
         if let Some(device) = device
             && !self.host().mounts_of(&device)?.is_empty()
         {

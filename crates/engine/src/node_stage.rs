@@ -10,7 +10,8 @@
 
 use orlop_model::{
     AccessType, Device, DeviceAccess, Error, FsType, IoLimits, MountAccess, MountRequest,
-    NodeRecord, Publication, Result, Stage, TargetPath, VolumeCapability, VolumeId, VolumeRecord,
+    NodeRecord, Publication, Result, Stage, TargetPath, VolumeCapability, VolumeId, VolumeKeys,
+    VolumeRecord,
 };
 
 use crate::difference::{capability_differs, readonly_differs};
@@ -65,6 +66,7 @@ impl Engine {
         let _locks = self.locks().volume_at(request.volume.digest(), &request.path)?;
         let (pool, record) = self.require_subject(&request.volume)?;
         check_context(pool, &record, &request.context)?;
+        self.check_keys_fit(pool, &record, &request.keys)?;
         self.check_use(&record, &request.capability)?;
         self.host().check_stage_path(&request.path)?;
         let wanted = Stage {
@@ -73,8 +75,9 @@ impl Engine {
                 || wants_read_only(&request.capability.access)
                 || request.capability.mode.is_read_only(),
             capability: request.capability.clone(),
+            encrypted: record.is_encrypted(),
         };
-        self.ensure_staged(pool, &record, wanted).map(drop)
+        self.ensure_staged(pool, &record, wanted, &request.keys).map(drop)
     }
 
     /// NS-13, NP-17: is the volume made for this, and does this machine offer it?
@@ -98,6 +101,7 @@ impl Engine {
         pool: &PoolRef,
         record: &VolumeRecord,
         wanted: Stage,
+        keys: &VolumeKeys,
     ) -> Result<FoundOnNode> {
         let current = self.live_stage(pool, &record.id)?;
         // First: a stage for another use is there already, whatever the volume is published for.
@@ -107,7 +111,8 @@ impl Engine {
         }
         if current.is_some() {
             sharing(pool).check_staged(self, record, &wanted)?;
-            self.complete_stage(pool, record, &wanted)?;
+            self.check_stage_key(pool, record, &wanted, keys)?;
+            self.complete_stage(pool, record, &wanted, keys)?;
             return Ok(FoundOnNode::Stage);
         }
         sharing(pool).check_stage(self, record, &wanted)?;
@@ -115,7 +120,7 @@ impl Engine {
         let found = self.found_without_record(pool, &record.id, &node, &wanted)?;
         node.stage = Some(wanted.clone());
         self.host().save_node_record(&record.id, &node)?;
-        let done = self.stage_effects(pool, record, &wanted);
+        let done = self.stage_effects(pool, record, &wanted, keys);
         let undo = || self.undo_stage(pool, &record.id, &wanted, found);
         rolled_back(done.map(|()| found), "stage", &record.id, undo)
     }
@@ -134,7 +139,7 @@ impl Engine {
         }
         let mut attached = Vec::new();
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            let Some(device) = pool.devices().attached(id, access)? else { continue };
+            let Some(device) = self.workload_device(pool, id, access)? else { continue };
             attached.push(access);
             for there in self.host().mounts_of(&device)? {
                 if there.is_device_node != wanted.capability.is_block() {
@@ -182,10 +187,18 @@ impl Engine {
 
     /// The steps after the mount, for a volume that is mounted already: the daemon may have been killed between the
     /// mount and these steps.
-    fn complete_stage(&self, pool: &PoolRef, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
+    fn complete_stage(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        wanted: &Stage,
+        keys: &VolumeKeys,
+    ) -> Result<()> {
         if wanted.capability.is_block() {
             // After a refused unstage the kernel would detach it when its last user closes it.
-            self.ensure_attached(pool, &record.id, stage_access(pool, wanted))?;
+            let access = stage_access(pool, wanted);
+            let device = self.ensure_attached(pool, &record.id, access)?;
+            self.ensure_opened(pool, record, access, device, keys)?;
         }
         self.apply_limits(pool, &record.id, &record.limits)?;
         let (AccessType::Mount(_), Some(fs)) = (&wanted.capability.access, record.format.fs())
@@ -193,9 +206,8 @@ impl Engine {
             return Ok(());
         };
         self.ensure_group_unless_given(wanted, &self.live_publications(pool, &record.id)?)?;
-        let Some(device) = pool.devices().attached(&record.id, DeviceAccess::ReadWrite)? else {
-            return Ok(());
-        };
+        let device = self.workload_device(pool, &record.id, DeviceAccess::ReadWrite)?;
+        let Some(device) = device else { return Ok(()) };
         match self.ensure_grown(&device, fs, wanted) {
             // It is staged all the same; growing is NodeExpandVolume's to report.
             Err(Error::Precondition(reason)) => {
@@ -210,10 +222,16 @@ impl Engine {
         }
     }
 
-    fn stage_effects(&self, pool: &PoolRef, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
+    fn stage_effects(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        wanted: &Stage,
+        keys: &VolumeKeys,
+    ) -> Result<()> {
         match &wanted.capability.access {
-            AccessType::Block => self.stage_block(pool, record, wanted)?,
-            AccessType::Mount(mount) => self.stage_mount(pool, record, wanted, mount)?,
+            AccessType::Block => self.stage_block(pool, record, wanted, keys)?,
+            AccessType::Mount(mount) => self.stage_mount(pool, record, wanted, mount, keys)?,
         }
         if record.limits.is_unlimited() {
             // Publishing lifts what an earlier device with this number may have left, before any
@@ -223,15 +241,23 @@ impl Engine {
         self.apply_limits(pool, &record.id, &record.limits)
     }
 
-    fn stage_block(&self, pool: &PoolRef, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
-        if wanted.read_only {
-            self.ensure_attached(pool, &record.id, DeviceAccess::ReadOnly)?;
-            return Ok(());
-        }
-        // Before the workload can write: from here on the volume must not be taken for blank.
-        self.mark_raw(pool, record)?;
-        self.ensure_attached(pool, &record.id, DeviceAccess::ReadWrite)?;
-        Ok(())
+    fn stage_block(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        wanted: &Stage,
+        keys: &VolumeKeys,
+    ) -> Result<()> {
+        let access = match wanted.read_only {
+            true => DeviceAccess::ReadOnly,
+            false => {
+                // Before the workload can write: from here on the volume must not be taken for blank.
+                self.mark_raw(pool, record)?;
+                DeviceAccess::ReadWrite
+            }
+        };
+        let device = self.ensure_attached(pool, &record.id, access)?;
+        self.ensure_opened(pool, record, access, device, keys).map(drop)
     }
 
     fn stage_mount(
@@ -240,19 +266,26 @@ impl Engine {
         record: &VolumeRecord,
         wanted: &Stage,
         mount: &MountAccess,
+        keys: &VolumeKeys,
     ) -> Result<()> {
         let access = stage_access(pool, wanted);
         if access == DeviceAccess::ReadOnly {
-            self.prepare_for_readers(pool, record, mount)?;
+            self.prepare_for_readers(pool, record, mount, keys)?;
         }
         let device = self.ensure_attached(pool, &record.id, access)?;
-        let fs = match access {
+        let (device, fs) = match access {
             DeviceAccess::ReadWrite => {
                 let record = self.record_now(pool, &record.id)?;
                 sharing(pool).check_published_here(self, &record, wanted)?;
-                self.prepare_filesystem(pool, &record, &device, mount, wanted.read_only)?
+                let device = self.ensure_opened(pool, &record, access, device, keys)?;
+                let fs =
+                    self.prepare_filesystem(pool, &record, &device, mount, wanted.read_only)?;
+                (device, fs)
             }
-            DeviceAccess::ReadOnly => self.prepared_filesystem(pool, &record.id)?,
+            DeviceAccess::ReadOnly => {
+                let fs = self.prepared_filesystem(pool, &record.id)?;
+                (self.ensure_opened(pool, record, access, device, keys)?, fs)
+            }
         };
         let request = MountRequest {
             device: &device,
@@ -278,7 +311,7 @@ impl Engine {
         limits: &IoLimits,
     ) -> Result<()> {
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            if let Some(device) = pool.devices().attached(id, access)? {
+            if let Some(device) = self.workload_device(pool, id, access)? {
                 self.host().ensure_limits(&device, limits)?;
             }
         }
@@ -288,7 +321,7 @@ impl Engine {
     /// The record as it is now that the device is attached and this node is the only writer. The record that the call
     /// began with may be out of date: while the call waited for the device, another node may have formatted and
     /// written the volume.
-    fn record_now(&self, pool: &PoolRef, id: &VolumeId) -> Result<VolumeRecord> {
+    pub(crate) fn record_now(&self, pool: &PoolRef, id: &VolumeId) -> Result<VolumeRecord> {
         pool.catalogue().volume(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))
     }
 
@@ -298,7 +331,7 @@ impl Engine {
             return Ok(None);
         };
         let live = if stage.capability.is_block() {
-            pool.devices().attached(id, stage_access(pool, &stage))?.is_some()
+            self.has_staged_device(pool, id, &stage)?
         } else {
             self.is_mounted_from(pool, id, &stage.path)?
         };
@@ -316,8 +349,8 @@ impl Engine {
             return Ok(false);
         };
         let is_mounted = |device: Option<Device>| device.is_some_and(|d| mounted.is_of(&d));
-        Ok(is_mounted(pool.devices().attached(id, DeviceAccess::ReadWrite)?)
-            || is_mounted(pool.devices().attached(id, DeviceAccess::ReadOnly)?))
+        Ok(is_mounted(self.workload_device(pool, id, DeviceAccess::ReadWrite)?)
+            || is_mounted(self.workload_device(pool, id, DeviceAccess::ReadOnly)?))
     }
 }
 

@@ -86,7 +86,7 @@ impl Engine {
             return Ok(false);
         };
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            let device = pool.devices().attached(id, access)?;
+            let device = self.workload_device(pool, id, access)?;
             if device.is_some_and(|device| (device.major, device.minor) == number) {
                 return Ok(true);
             }
@@ -101,7 +101,7 @@ impl Engine {
         stage: &Stage,
         path: &TargetPath,
     ) -> Result<NodeView> {
-        let device = pool.devices().attached(id, stage_access(pool, stage))?;
+        let device = self.workload_device(pool, id, stage_access(pool, stage))?;
         let Some(device) = device else {
             let gone = "the volume's device is gone from this node";
             return Ok(NodeView::without_device(HealthReason::DeviceMissing, gone));
@@ -124,7 +124,7 @@ impl Engine {
         stage: &Stage,
         is_urgent: bool,
     ) -> Result<()> {
-        let device = pool.devices().attached(id, stage_access(pool, stage))?;
+        let device = self.workload_device(pool, id, stage_access(pool, stage))?;
         if let Some(at) = device.and_then(|device| written_at(device, stage, &stage.path)) {
             self.look_for_lost_writes(id, at, is_urgent);
         }

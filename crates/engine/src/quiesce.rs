@@ -197,7 +197,8 @@ impl Engine {
         if node.stage.as_ref().is_some_and(|stage| stage.read_only) {
             return Ok(Writers::None);
         }
-        let Some(device) = pool.devices().attached(&source.id, DeviceAccess::ReadWrite)? else {
+        let device = self.workload_device(pool, &source.id, DeviceAccess::ReadWrite)?;
+        let Some(device) = device else {
             let may_write = sharing(pool).is_written_by_twin(self, source, &node);
             return Ok(if may_write { Writers::Elsewhere } else { Writers::None });
         };
@@ -247,7 +248,7 @@ fn check_unchanged(pool: &PoolRef, before: &VolumeRecord) -> Result<()> {
     let now = pool.catalogue().volume(&before.id)?;
     let now = now.ok_or_else(|| Error::NoSuchVolume(before.id.to_string()))?;
     let copied = |record: &VolumeRecord| {
-        (record.created, record.capacity_bytes, record.format, record.growing)
+        (record.created, record.capacity_bytes, record.format, record.encryption, record.growing)
     };
     if copied(&now) == copied(before) && now.published == before.published {
         return Ok(());

@@ -35,7 +35,10 @@ impl Engine {
             )));
         }
         let before_bytes = pool.provisioner().used_bytes(id)?;
-        pool.provisioner().ensure_reclaimed(id)?;
+        // Encrypted, a block of zeroes is none.
+        if !record.is_encrypted() {
+            pool.provisioner().ensure_reclaimed(id)?;
+        }
         Ok(Reclaimed { before_bytes, after_bytes: pool.provisioner().used_bytes(id)? })
     }
 }

@@ -77,7 +77,8 @@ impl Engine {
         let targets = node.publications.iter().map(|publication| &publication.target);
         let paths = node.stage.iter().map(|stage| &stage.path).chain(targets);
         let paths: Vec<_> = paths.map(|path| self.host().resolved(path)).collect();
-        let mounts = self.host().mounts_of(&other.device)?;
+        let used = self.used_of(&other.volume, other.access, other.device.clone())?;
+        let mounts = self.host().mounts_of(&used)?;
         Ok(mounts.iter().any(|there| paths.contains(&there.mount_point)))
     }
 

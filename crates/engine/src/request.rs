@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use orlop_model::parameters::is_foreign_key;
 use orlop_model::{
     CapabilitySet, CapacityRange, Condition, ContentSource, Error, GroupSnapshotRecord,
-    IoLimitsChange, NameDigest, NodeId, ObjectName, PoolId, Problem, Ranges, Result, SnapshotId,
-    SnapshotRecord, TargetPath, Topology, TopologyRequirement, Usage, VolumeCapability,
-    VolumeGroupRecord, VolumeId, VolumeParameters, VolumeRecord,
+    IoLimitsChange, NameDigest, NodeId, ObjectName, PoolId, Problem, Ranges, Result, Secret,
+    SnapshotId, SnapshotRecord, TargetPath, Topology, TopologyRequirement, Usage, VolumeCapability,
+    VolumeGroupRecord, VolumeId, VolumeKeys, VolumeParameters, VolumeRecord,
 };
 
 use crate::engine::PoolRef;
@@ -203,6 +204,7 @@ pub struct StageVolume {
     pub capability: VolumeCapability,
     pub publish: PublishContext,
     pub context: VolumeContext,
+    pub keys: Arc<VolumeKeys>,
 }
 
 #[derive(Debug, Clone)]
@@ -214,6 +216,8 @@ pub struct PublishVolume {
     pub read_only: bool,
     pub publish: PublishContext,
     pub context: VolumeContext,
+    /// Of an inline volume; and of one that is published read-only from a stage that writes, which takes a second mapping.
+    pub keys: Arc<VolumeKeys>,
 }
 
 /// How a volume comes to the path of a workload (NP-07).
@@ -255,6 +259,16 @@ pub struct NodeExpand {
     pub path: TargetPath,
     pub range: Option<CapacityRange>,
     pub capability: Option<VolumeCapability>,
+}
+
+/// The key of a volume that is staged here is to be another one.
+pub struct RotateKey {
+    pub volume: VolumeId,
+    pub path: TargetPath,
+    /// Absent: the present one of `keys`.
+    pub new: Option<Secret>,
+    /// That the volume may have until then.
+    pub keys: VolumeKeys,
 }
 
 #[derive(Debug, Clone)]

@@ -61,6 +61,7 @@ fn tells_of_volume(error: &Error) -> bool {
     match error {
         Error::Exhausted(_)
         | Error::Precondition(_)
+        | Error::Unauthenticated(_)
         | Error::NotOffered(..)
         | Error::Damaged { .. }
         | Error::Unreachable { .. }

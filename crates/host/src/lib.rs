@@ -9,7 +9,8 @@ pub mod memory;
 mod same_mount;
 
 pub use linux::{
-    LinuxHost, LinuxHostConfig, MachineScan, ServedPool, ThawsUnderWay, VolumeExistence,
+    EncryptionConfig, KeyFiles, LinuxHost, LinuxHostConfig, MachineScan, ServedPool, ThawsUnderWay,
+    VolumeExistence,
 };
 #[cfg(any(test, feature = "testing"))]
 pub use memory::MemoryHost;

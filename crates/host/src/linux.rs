@@ -2,9 +2,10 @@
 //! reboot clears together with the mounts, hold only what the kernel does not know.
 //!
 //! Each part of [`orlop_model::Host`] is in the file that does it: `filesystem.rs`, `mounting.rs`,
-//! `devices.rs`, `freezer.rs`, `limits.rs`, `run_files.rs`.
+//! `devices.rs`, `encryption.rs`, `freezer.rs`, `limits.rs`, `run_files.rs`.
 
 mod devices;
+mod encryption;
 mod failure;
 mod filesystem;
 mod freezer;
@@ -29,6 +30,8 @@ use std::time::Duration;
 use orlop_model::{FsType, PoolId, Result};
 use orlop_sys::thaw_helper::HelperCommand;
 
+use encryption::Encryption;
+pub use encryption::{EncryptionConfig, KeyFiles};
 use freezer::Freezer;
 pub use freezer::ThawsUnderWay;
 use fs_tools::FsTools;
@@ -59,6 +62,7 @@ pub struct LinuxHostConfig {
     pub freeze_limit: Duration,
     /// The process that thaws should this one be killed; `None`: there is none.
     pub thaw_helper: Option<HelperCommand>,
+    pub encryption: EncryptionConfig,
 }
 
 pub struct LinuxHost {
@@ -69,6 +73,7 @@ pub struct LinuxHost {
     io_before: IoBefore,
     freezer: Freezer,
     limiter: Limiter,
+    encryption: Encryption,
     protected_paths: ProtectedPaths,
     lock: Option<RunDirectoryLock>,
 }
@@ -87,6 +92,7 @@ impl LinuxHost {
             io_before: IoBefore::new(run_dir.io_before()),
             records,
             freezer: Freezer::new(run_dir.frozen(), config.freeze_limit, config.thaw_helper),
+            encryption: Encryption::new(config.encryption),
             limiter: Limiter::detect(&config.workload_cgroup, run_dir.limited())?,
             run_dir,
             lock,

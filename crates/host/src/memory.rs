@@ -5,6 +5,7 @@
 //! removed. What is copied between devices it cannot know; tests say it with
 //! [`MemoryHost::set_signature`].
 
+mod encryption;
 mod machine;
 mod operation;
 #[cfg(test)]
@@ -45,6 +46,7 @@ struct MachineState {
     /// What the next look at the mount finds.
     failed_writebacks: BTreeMap<TargetPath, String>,
     lost_writes: BTreeMap<VolumeId, String>,
+    encrypted: encryption::EncryptedDevices,
     uuids_drawn: u64,
     log: Vec<Operation>,
     failures: Vec<(Op, Error)>,
@@ -206,6 +208,7 @@ impl MemoryHost {
         state.covers.clear();
         state.freezes.clear();
         state.records.clear();
+        state.encrypted.close_all();
         for device in state.devices.values_mut() {
             device.limits = IoLimits::default();
             device.has_given_up = false;

@@ -78,6 +78,10 @@ pub enum Error {
     #[error("{0}")]
     Precondition(#[source] Reason),
 
+    /// The key that was given does not open the volume.
+    #[error("{0}")]
+    Unauthenticated(#[source] Reason),
+
     #[error("{0} is not offered: {1}")]
     NotOffered(&'static str, String),
 
@@ -174,6 +178,10 @@ impl Error {
 
     pub fn precondition(reason: impl Into<Reason>) -> Self {
         Self::Precondition(reason.into())
+    }
+
+    pub fn unauthenticated(reason: impl Into<Reason>) -> Self {
+        Self::Unauthenticated(reason.into())
     }
 
     pub fn exhausted(reason: impl Into<Reason>) -> Self {

@@ -146,6 +146,7 @@ impl HealthReason {
             | Error::StaleToken
             | Error::OutOfRange(_)
             | Error::Precondition(_)
+            | Error::Unauthenticated(_)
             | Error::NotOffered(..)
             | Error::Failed { .. } => Self::PoolErrors,
         }

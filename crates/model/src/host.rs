@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 use crate::capability::{FsType, VolumeCapability};
 use crate::condition::Usage;
 use crate::device::{Device, DeviceAccess};
+use crate::encryption::EncryptedSignature;
 use crate::error::Result;
 use crate::id::VolumeId;
 use crate::parameters::IoLimits;
 use crate::path::TargetPath;
 use crate::record::FsUuid;
+use crate::secret::{Secret, VolumeKeys};
 
 /// What the CSI calls on one volume said, kept where a reboot clears it together with the
 /// mounts. Written before the first effect and removed after the last, so that whatever is
@@ -40,6 +42,9 @@ pub struct Stage {
     pub path: TargetPath,
     pub capability: VolumeCapability,
     pub read_only: bool,
+    /// The workload uses a mapping of dm-crypt: the volume's own device alone is no stage.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub encrypted: bool,
 }
 
 /// The arguments of NodePublishVolume that a second call is compared with.
@@ -150,12 +155,24 @@ pub struct MountRequest<'a> {
 
 /// The machine, divided by what callers do with it. Every `ensure_*` may be repeated.
 pub trait Host:
-    HostFilesystems + HostMounts + HostDevices + HostFreezing + HostLimits + HostRecords
+    HostFilesystems
+    + HostMounts
+    + HostDevices
+    + HostEncryption
+    + HostFreezing
+    + HostLimits
+    + HostRecords
 {
 }
 
 impl<Machine> Host for Machine where
-    Machine: HostFilesystems + HostMounts + HostDevices + HostFreezing + HostLimits + HostRecords
+    Machine: HostFilesystems
+        + HostMounts
+        + HostDevices
+        + HostEncryption
+        + HostFreezing
+        + HostLimits
+        + HostRecords
 {
 }
 
@@ -301,6 +318,70 @@ pub trait HostDevices: Send + Sync {
 
     /// `Precondition` if anything on this machine uses it; the device is then left as it was.
     fn try_detach_without_pool(&self, id: &VolumeId, device: &UnservedDevice) -> Result<()>;
+}
+
+/// Encryption at rest: on the device of an encrypted volume stands a LUKS2 header, and on top of the device a mapping of
+/// dm-crypt, which is the device that workloads use.
+pub trait HostEncryption: Send + Sync {
+    /// `Err` with a reason where this machine cannot encrypt.
+    fn check_encryption_works(&self) -> Result<()>;
+
+    /// What the operator's key files hold for volumes of the pool of that name; read each time.
+    fn keys_of_pool(&self, pool: &str) -> Result<VolumeKeys>;
+
+    fn encrypted_signature(&self, device: &Device) -> Result<EncryptedSignature>;
+
+    /// luksFormat. The caller has made sure that this is a volume that was never written to.
+    fn encrypt(&self, device: &Device, uuid: FsUuid, key: &Secret) -> Result<()>;
+
+    /// `Unauthenticated` if the key does not open what is on the device.
+    fn check_key(&self, device: &Device, key: &Secret) -> Result<()>;
+
+    /// Opens the mapping. `Unauthenticated` as above. One that is open already is returned, whatever the key is.
+    fn ensure_opened(&self, request: &MappingRequest<'_>) -> Result<Device>;
+
+    /// The volume's mapping on its device, as the kernel knows it.
+    fn mapping_on(
+        &self,
+        id: &VolumeId,
+        access: DeviceAccess,
+        device: &Device,
+    ) -> Result<Option<Device>>;
+
+    /// Closes the volume's mapping on the device, if there is one. `Precondition` while it is in use.
+    fn ensure_closed(&self, id: &VolumeId, access: DeviceAccess, device: &Device) -> Result<()>;
+
+    /// Lets the mapping see that its device has grown.
+    fn ensure_mapping_grown(
+        &self,
+        id: &VolumeId,
+        access: DeviceAccess,
+        device: &Device,
+    ) -> Result<()>;
+
+    /// Afterwards the new key opens the volume, and the old ones do not. Whenever it is interrupted, one of them does.
+    /// `Unauthenticated` if none of the keys opens it.
+    fn ensure_key_rotated(&self, rotation: &KeyRotation<'_>) -> Result<()>;
+}
+
+/// A mapping to be opened.
+pub struct MappingRequest<'a> {
+    pub id: &'a VolumeId,
+    pub access: DeviceAccess,
+    /// The volume's own device.
+    pub device: &'a Device,
+    /// Pass discards on to it.
+    pub discard: bool,
+    pub key: &'a Secret,
+}
+
+/// A key to be exchanged for another.
+pub struct KeyRotation<'a> {
+    /// The volume's own device.
+    pub device: &'a Device,
+    pub new: &'a Secret,
+    /// Keys that may open the volume until then.
+    pub old: &'a [&'a Secret],
 }
 
 /// Freezes filesystems while volumes are copied.

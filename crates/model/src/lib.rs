@@ -8,6 +8,7 @@ pub mod capability;
 pub mod condition;
 pub mod device;
 pub mod durations;
+pub mod encryption;
 pub mod error;
 pub mod finding;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -21,6 +22,7 @@ pub mod parameters;
 pub mod path;
 pub mod pool;
 pub mod record;
+pub mod secret;
 pub mod size;
 pub mod topology;
 
@@ -30,13 +32,16 @@ pub use capability::{
 pub use condition::{Condition, Problem, Usage};
 pub use device::{Device, DeviceAccess};
 pub use durations::{DurationCounts, DurationHistogram};
+pub use encryption::{
+    EncryptedSignature, Encryption, EncryptionKind, EncryptionState, HeaderSignature,
+};
 pub use error::{Error, Reason, Result};
 pub use finding::{BehindDevice, Finding, LabelledDevice, Remedy, Repair};
 pub use health_reason::{HealthReason, Severity};
 pub use host::{
-    DeviceIo, DeviceMount, DeviceSignature, Host, HostDevices, HostFilesystems, HostFreezing,
-    HostLimits, HostMounts, HostRecords, MountRequest, MountState, NodeRecord, Publication, Stage,
-    UnservedDevice,
+    DeviceIo, DeviceMount, DeviceSignature, Host, HostDevices, HostEncryption, HostFilesystems,
+    HostFreezing, HostLimits, HostMounts, HostRecords, KeyRotation, MappingRequest, MountRequest,
+    MountState, NodeRecord, Publication, Stage, UnservedDevice,
 };
 pub use id::{GroupSnapshotId, NameDigest, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 pub use name::ObjectName;
@@ -53,6 +58,7 @@ pub use record::{
     Consistency, ContentSource, ControllerPublication, FormatState, FsUuid, GroupSnapshotRecord,
     ReaderState, SnapshotRecord, Timestamp, VolumeGroupRecord, VolumeRecord,
 };
+pub use secret::{Secret, VolumeKeys};
 pub use size::{
     ALLOCATION_UNIT, Bytes, CapacityRange, parse_exact_size, parse_quantity, parse_size,
 };

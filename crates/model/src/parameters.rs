@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::capability::FsType;
+use crate::encryption::{Encryption, EncryptionKind};
 use crate::error::{Error, Result};
 pub use lvm_layout::{LvmLayout, RaidLevel};
 
@@ -39,6 +40,9 @@ pub struct VolumeParameters {
     /// Of a thick volume in an lvm pool.
     #[serde(default, skip_serializing_if = "LvmLayout::is_default")]
     pub lvm: LvmLayout,
+    /// Absent: not encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<Encryption>,
 }
 
 /// Orchestrators put what they know of the claim under these prefixes, into parameters as well
@@ -104,6 +108,20 @@ impl VolumeParameters {
             "provisioning" => self.provisioning = parse_provisioning(value)?,
             "mkfsOptions" => self.mkfs_options = parse_mkfs_options(value)?,
             other if lvm_layout::KEYS.contains(&other) => self.lvm.set(other, value)?,
+            "encryption" => {
+                self.encryption =
+                    Some(Encryption { kind: parse_encryption(value)?, discard: true });
+            }
+            // Keys come in order, so what it belongs to was there before.
+            "encryptionDiscard" => match &mut self.encryption {
+                Some(encryption) => encryption.discard = parse_flag(key, value)?,
+                None => {
+                    return Err(Error::invalid(
+                        "parameters",
+                        "encryptionDiscard is given without encryption",
+                    ));
+                }
+            },
             other if is_foreign_key(other) => {}
             other if LIMITS.contains(&other) => limits.set(other, value)?,
             other => {
@@ -154,7 +172,7 @@ impl VolumeParameters {
 }
 
 /// What may be given at creation only, and what can be changed later as well.
-const FIXED: [&str; 3] = ["pool", "provisioning", "mkfsOptions"];
+const FIXED: [&str; 5] = ["pool", "provisioning", "mkfsOptions", "encryption", "encryptionDiscard"];
 const LIMITS: [&str; 4] = ["readIops", "writeIops", "readBytesPerSecond", "writeBytesPerSecond"];
 
 fn unknown(key: &str, known: &[&str]) -> Error {
@@ -188,6 +206,23 @@ fn parse_provisioning(value: &str) -> Result<Provisioning> {
         "thick" => Ok(Provisioning::Thick),
         _ => Err(Error::invalid("parameters", "provisioning is neither thin nor thick")),
     }
+}
+
+fn parse_encryption(value: &str) -> Result<EncryptionKind> {
+    match value {
+        "luks2" => Ok(EncryptionKind::Luks2),
+        _ => Err(Error::invalid(
+            "parameters",
+            "encryption is not luks2, which is all that is offered; leave it out for none",
+        )),
+    }
+}
+
+fn parse_flag(key: &str, value: &str) -> Result<bool> {
+    value.parse().map_err(|_| {
+        let reason = format!("{key} is neither true nor false");
+        Error::invalid("parameters", reason)
+    })
 }
 
 /// Pairs of an allowed option and its value, separated by blanks: `-i 16384 -O ^has_journal`.

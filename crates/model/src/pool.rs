@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::capability::{CapabilitySet, FsType};
 use crate::condition::{Condition, Problem};
 use crate::device::{Device, DeviceAccess};
+use crate::encryption::EncryptionState;
 use crate::error::Result;
 use crate::id::{GroupSnapshotId, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 use crate::name::ObjectName;
@@ -234,6 +235,7 @@ pub struct NewVolume {
     /// On the same pool; its data comes first, zeroes follow up to the capacity.
     pub source: Option<ContentSource>,
     pub format: FormatState,
+    pub encryption: Option<EncryptionState>,
     /// What a blank volume will hold as soon as it is used. A pool that has it ready puts it in at
     /// once, and records that.
     pub filesystem: Option<NewFilesystem>,

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::capability::{CapabilitySet, FsType, VolumeCapability};
+use crate::encryption::{EncryptionState, HEADER_BYTES};
 use crate::error::{Error, Result};
 use crate::id::{GroupSnapshotId, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 use crate::name::ObjectName;
@@ -14,6 +15,23 @@ use crate::parameters::{IoLimits, VolumeParameters};
 
 /// The record layout that this version writes. A record of a later one is refused, not guessed at.
 pub const RECORD_VERSION: u32 = 1;
+
+/// The same, of what is encrypted: a version of Orlop that knows nothing of encryption would hand out such a volume as
+/// raw data. It refuses this version.
+pub const ENCRYPTED_RECORD_VERSION: u32 = 2;
+
+/// The version of a new record.
+pub fn version_of(encryption: Option<EncryptionState>) -> u32 {
+    match encryption {
+        Some(_) => ENCRYPTED_RECORD_VERSION,
+        None => RECORD_VERSION,
+    }
+}
+
+/// Does this version of Orlop know the records of that version?
+pub fn is_known_version(version: u32) -> bool {
+    [RECORD_VERSION, ENCRYPTED_RECORD_VERSION].contains(&version)
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeRecord {
@@ -26,6 +44,9 @@ pub struct VolumeRecord {
     pub limits: IoLimits,
     pub source: Option<ContentSource>,
     pub format: FormatState,
+    /// Of an encrypted volume; `format` is then what is on its mapping.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<EncryptionState>,
     /// The unmounted filesystem is being grown, or that was interrupted: the only cause for which it is repaired
     /// without asking. It is not mounted before the growth is complete. A daemon that does not know this field
     /// does not stage a volume that needs the repair.
@@ -42,7 +63,24 @@ pub struct VolumeRecord {
     pub published: BTreeMap<NodeId, ControllerPublication>,
 }
 
+/// How many bytes a workload has of a volume or snapshot of that size.
+fn usable_bytes(size: u64, encryption: Option<EncryptionState>) -> u64 {
+    match encryption {
+        Some(_) => size.saturating_sub(HEADER_BYTES),
+        None => size,
+    }
+}
+
 impl VolumeRecord {
+    pub fn is_encrypted(&self) -> bool {
+        self.encryption.is_some()
+    }
+
+    /// What of the capacity a workload has: all but the header of an encrypted volume.
+    pub fn usable_bytes(&self) -> u64 {
+        usable_bytes(self.capacity_bytes, self.encryption)
+    }
+
     /// For messages: the id, and the name by which the orchestrator knows the volume.
     pub fn label(&self) -> String {
         format!("volume {} ({})", self.id, self.name)
@@ -58,6 +96,9 @@ pub struct SnapshotRecord {
     /// What a volume restored from this needs at least.
     pub size_bytes: u64,
     pub format: FormatState,
+    /// As that of its volume, with the same key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<EncryptionState>,
     /// What the source volume was made for: a restore may not turn raw data into a mount.
     pub capabilities: CapabilitySet,
     /// When the point-in-time copy was taken, not when the record was written.
@@ -70,6 +111,11 @@ pub struct SnapshotRecord {
 }
 
 impl SnapshotRecord {
+    /// As [`VolumeRecord::usable_bytes`].
+    pub fn usable_bytes(&self) -> u64 {
+        usable_bytes(self.size_bytes, self.encryption)
+    }
+
     /// As [`VolumeRecord::label`].
     pub fn label(&self) -> String {
         format!("snapshot {} ({})", self.id, self.name)

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orlop_csi::Mode;
+use orlop_host::EncryptionConfig;
 use orlop_model::{FsType, NodeId, Topology};
 
 mod effective;
+mod encryption;
 mod endpoint;
 mod file;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -76,6 +78,7 @@ pub(crate) struct Config {
     pub(crate) run_dir: PathBuf,
     pub(crate) workload_cgroup: String,
     pub(crate) freeze_limit: Duration,
+    pub(crate) encryption: EncryptionConfig,
     pub(crate) pools: Vec<PoolConfig>,
     /// Do not give up the rights that this mode does not need.
     pub(crate) keep_capabilities: bool,

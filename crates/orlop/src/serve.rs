@@ -363,6 +363,7 @@ pub(crate) fn host_config(config: &Config) -> LinuxHostConfig {
         workload_cgroup: config.workload_cgroup.clone(),
         freeze_limit: config.freeze_limit,
         thaw_helper: Some(thaw_helper::command(config.log.format)),
+        encryption: config.encryption.clone(),
     }
 }
 

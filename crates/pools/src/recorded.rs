@@ -6,7 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use orlop_model::record::RECORD_VERSION;
+use orlop_model::record::{ENCRYPTED_RECORD_VERSION, RECORD_VERSION, is_known_version, version_of};
 use orlop_model::{
     Error, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot, NewSnapshot, NewVolume, PoolId,
     Reason, Result, SnapshotId, SnapshotRecord, Timestamp, VolumeGroupId, VolumeGroupRecord,
@@ -99,9 +99,10 @@ pub(crate) fn parse_record<R: Recorded>(
 ) -> std::result::Result<R, String> {
     let malformed = |error| format!("its {name} is malformed: {error}");
     let RecordVersion { version } = serde_json::from_slice(text).map_err(malformed)?;
-    if version != RECORD_VERSION {
+    if !is_known_version(version) {
         return Err(format!(
-            "its record has version {version}, this version of Orlop reads {RECORD_VERSION}"
+            "its record has version {version}, this version of Orlop reads {RECORD_VERSION} and \
+             {ENCRYPTED_RECORD_VERSION}"
         ));
     }
     let record: R = serde_json::from_slice(text).map_err(malformed)?;
@@ -119,7 +120,7 @@ pub(crate) fn to_text<R: Recorded>(record: &R) -> Result<Vec<u8>> {
 
 pub(crate) fn new_volume_record(new: &NewVolume) -> VolumeRecord {
     VolumeRecord {
-        version: RECORD_VERSION,
+        version: version_of(new.encryption),
         id: new.id.clone(),
         name: new.name.clone(),
         capacity_bytes: new.capacity_bytes,
@@ -128,6 +129,7 @@ pub(crate) fn new_volume_record(new: &NewVolume) -> VolumeRecord {
         limits: new.limits,
         source: new.source.clone(),
         format: new.format,
+        encryption: new.encryption,
         ephemeral: new.ephemeral,
         growing: false,
         never_published: new.ephemeral,
@@ -144,12 +146,13 @@ pub(crate) fn new_snapshot_record(
 ) -> SnapshotRecord {
     // Later than its volume, whatever the clock says, and so than a former volume of that name.
     SnapshotRecord {
-        version: RECORD_VERSION,
+        version: version_of(source.encryption),
         id: new.id.clone(),
         name: new.name.clone(),
         source: source.id,
         size_bytes: source.capacity_bytes,
         format: new.format,
+        encryption: source.encryption,
         capabilities: source.capabilities,
         created: Timestamp::from(SystemTime::now()).after(source.created),
         group: group.cloned(),

@@ -1,7 +1,7 @@
 //! Every method that is served.
 
 /// Fuzzing inputs name a method by its index here, so new ones go to the end.
-pub const METHODS: [&str; 69] = [
+pub const METHODS: [&str; 70] = [
     "/csi.v1.Identity/GetPluginInfo",
     "/csi.v1.Identity/GetPluginCapabilities",
     "/csi.v1.Identity/Probe",
@@ -71,4 +71,5 @@ pub const METHODS: [&str; 69] = [
     "/orlop.monitor.v1.Monitor/ListFootprints",
     "/orlop.monitor.v1.Monitor/ListPools",
     "/orlop.monitor.v1.Monitor/ListSnapshotNames",
+    "/encryptionkeyrotation.EncryptionKeyRotationController/EncryptionKeyRotate",
 ];

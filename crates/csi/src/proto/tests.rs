@@ -6,7 +6,7 @@ use prost::Message;
 use protox::prost_reflect::{DescriptorPool, DynamicMessage, EnumDescriptor};
 
 use super::csi::{v0, v1};
-use super::{FILE_DESCRIPTOR_SET, identity, reclaimspace, volumegroup};
+use super::{FILE_DESCRIPTOR_SET, encryptionkeyrotation, identity, reclaimspace, volumegroup};
 
 mod facts;
 mod no_debug;

@@ -163,7 +163,7 @@ pub(super) fn parse_stage(
         ("staging_target_path", !request.staging_target_path.is_empty()),
         ("volume_capability", request.volume_capability.is_some()),
     ])?;
-    parse::discard_secrets(request.secrets)?;
+    let keys = Arc::new(parse::volume_keys(request.secrets)?);
     let capability = given("volume_capability", request.volume_capability)?;
     Ok(StageVolume {
         path: TargetPath::parse("staging_target_path", &request.staging_target_path)?,
@@ -171,6 +171,7 @@ pub(super) fn parse_stage(
         context: parse::volume_context(request.volume_context)?,
         capability: parse::capability_in_use(capability)?,
         volume: parse::volume_id("volume_id", &request.volume_id)?,
+        keys,
     })
 }
 
@@ -183,7 +184,7 @@ pub(super) fn parse_publish(
         ("target_path", !request.target_path.is_empty()),
         ("volume_capability", request.volume_capability.is_some()),
     ])?;
-    parse::discard_secrets(request.secrets)?;
+    let keys = Arc::new(parse::volume_keys(request.secrets)?);
     let volume = parse::volume_ref(&request.volume_id)?;
     let target = TargetPath::parse("target_path", &request.target_path)?;
     let staging = parse::optional_path("staging_target_path", &request.staging_target_path)?;
@@ -214,6 +215,7 @@ pub(super) fn parse_publish(
         read_only: request.readonly,
         publish,
         context,
+        keys,
     })
 }
 
@@ -222,6 +224,7 @@ fn parse_expansion(request: v1::NodeExpandVolumeRequest) -> Result<NodeExpand> {
         ("volume_id", !request.volume_id.is_empty()),
         ("volume_path", !request.volume_path.is_empty()),
     ])?;
+    // A mapping that is open grows without its key.
     parse::discard_secrets(request.secrets)?;
     parse::optional_path("staging_target_path", &request.staging_target_path)?;
     let range = parse::capacity_range(request.capacity_range)?;

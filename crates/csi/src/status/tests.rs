@@ -22,6 +22,7 @@ fn one_of_each() -> Vec<(Error, Code)> {
         (Error::OutOfRange(text()), Code::OutOfRange),
         (Error::exhausted(text()), Code::ResourceExhausted),
         (Error::precondition("x"), Code::FailedPrecondition),
+        (Error::unauthenticated("x"), Code::Unauthenticated),
         (Error::NotOffered("Call", text()), Code::Unimplemented),
         (Error::damaged("volume", "gone"), Code::DataLoss),
         (Error::Starting, Code::Unavailable),

@@ -248,9 +248,12 @@ impl Engine {
 
     /// The signature is read at both ends of the device; the pool says whether there is data in between.
     fn check_blank(&self, pool: &PoolRef, record: &VolumeRecord, device: &Device) -> Result<()> {
-        let blank = match self.host().signature(device)? {
-            DeviceSignature::Blank => !pool.changed_blocks().holds_data(&record.id)?,
-            DeviceSignature::Filesystem { .. } | DeviceSignature::Foreign => false,
+        let blank = match record.is_encrypted() {
+            true => !self.holds_encrypted_data(pool, &record.id)?,
+            false => match self.host().signature(device)? {
+                DeviceSignature::Blank => !pool.changed_blocks().holds_data(&record.id)?,
+                DeviceSignature::Filesystem { .. } | DeviceSignature::Foreign => false,
+            },
         };
         if blank {
             return Ok(());

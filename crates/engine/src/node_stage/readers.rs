@@ -8,7 +8,7 @@
 
 use orlop_model::{
     DeviceAccess, Error, FormatState, FsType, MountAccess, ReaderState, Result, VolumeId,
-    VolumeRecord,
+    VolumeKeys, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef, rolled_back};
@@ -19,6 +19,7 @@ impl Engine {
         pool: &PoolRef,
         record: &VolumeRecord,
         mount: &MountAccess,
+        keys: &VolumeKeys,
     ) -> Result<()> {
         if self.claim_preparation(pool, record)? == ReaderState::Reading {
             return Ok(());
@@ -27,11 +28,13 @@ impl Engine {
             self.ensure_attached(pool, &record.id, DeviceAccess::ReadWrite).and_then(|device| {
                 let record = self.record_now(pool, &record.id)?;
                 self.check_claim(&record)?;
+                let access = DeviceAccess::ReadWrite;
+                let device = self.ensure_opened(pool, &record, access, device, keys)?;
                 self.prepare_filesystem(pool, &record, &device, mount, true)
             });
         // While this node could still write, the claim stays: another one that prepares would be a
         // second writer. A repeated call goes on with it, and unpublishing fences it and takes it.
-        let detached = pool.devices().ensure_detached(&record.id, DeviceAccess::ReadWrite);
+        let detached = self.ensure_detached(pool, &record.id, DeviceAccess::ReadWrite);
         if detached.is_err() {
             let prepared = rolled_back(prepared, "preparation", &record.id, || detached.clone());
             return prepared.and(detached);

@@ -77,7 +77,7 @@ impl Engine {
     fn release_unrecorded(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
         for access in [DeviceAccess::ReadOnly, DeviceAccess::ReadWrite] {
             if let Some(device) = pool.devices().attached(id, access)? {
-                pool.devices().try_detach_unused(id, access)?;
+                self.try_detach_unused(pool, id, access)?;
                 tracing::info!(
                     volume = %id,
                     device = %device.path.display(),
@@ -147,10 +147,9 @@ impl Engine {
             self.check_not_bound(pool, id)?;
         }
         self.apply_limits(pool, id, &IoLimits::default())?;
-        let detached = pool
-            .devices()
-            .ensure_detached(id, DeviceAccess::ReadOnly)
-            .and_then(|()| pool.devices().ensure_detached(id, DeviceAccess::ReadWrite));
+        let detached = self
+            .ensure_detached(pool, id, DeviceAccess::ReadOnly)
+            .and_then(|()| self.ensure_detached(pool, id, DeviceAccess::ReadWrite));
         rolled_back(detached, "detachment", id, || match pool.catalogue().volume(id)? {
             Some(record) => self.apply_limits(pool, id, &record.limits),
             None => Ok(()),
@@ -164,7 +163,7 @@ impl Engine {
         id: &VolumeId,
         access: DeviceAccess,
     ) -> Result<()> {
-        if let Some(device) = pool.devices().attached(id, access)? {
+        if let Some(device) = self.workload_device(pool, id, access)? {
             if let Some(there) = self.host().mounts_of(&device)?.first() {
                 return Err(Error::precondition(format!(
                     "cannot detach {} of volume {id}: it is in use at {there}; unpublish it there \
@@ -174,7 +173,7 @@ impl Engine {
             }
             self.host().ensure_limits(&device, &IoLimits::default())?;
         }
-        pool.devices().ensure_detached(id, access)
+        self.ensure_detached(pool, id, access)
     }
 
     /// For a volume of which nothing is recorded here: fine, unless something is at the path.
@@ -211,7 +210,7 @@ impl Engine {
     pub(crate) fn mounted_at(&self, pool: &PoolRef, id: &VolumeId) -> Result<Vec<DeviceMount>> {
         let mut found = Vec::new();
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            if let Some(device) = pool.devices().attached(id, access)? {
+            if let Some(device) = self.workload_device(pool, id, access)? {
                 found.extend(self.host().mounts_of(&device)?);
             }
         }

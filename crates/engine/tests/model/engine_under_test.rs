@@ -413,6 +413,7 @@ fn kind(error: &Error) -> &'static str {
         Error::OutOfRange(_) => "out of range",
         Error::Exhausted(_) => "exhausted",
         Error::Precondition(_) => "precondition",
+        Error::Unauthenticated(_) => "unauthenticated",
         Error::NotOffered(..) => "not offered",
         Error::Damaged { .. } => "damaged",
         Error::Starting | Error::Stopping | Error::Unreachable { .. } => "away",

@@ -293,6 +293,7 @@ pub(crate) fn stage(id: &VolumeId) -> StageVolume {
         capability: mount(None, AccessMode::SingleNodeWriter),
         publish: PublishContext::default(),
         context: VolumeContext::new(),
+        keys: Arc::default(),
     }
 }
 
@@ -313,6 +314,7 @@ pub(crate) fn publish(id: &VolumeId, target: &str) -> PublishVolume {
         read_only: false,
         publish: PublishContext::default(),
         context: VolumeContext::new(),
+        keys: Arc::default(),
     }
 }
 

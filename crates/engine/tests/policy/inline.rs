@@ -31,6 +31,7 @@ fn inline(target: &str) -> PublishVolume {
         read_only: false,
         publish: Default::default(),
         context: map(&[("csi.storage.k8s.io/ephemeral", "true")]),
+        keys: Default::default(),
     }
 }
 

@@ -9,6 +9,7 @@ mod controller_publish;
 mod copies;
 mod create;
 mod delete;
+mod encryption;
 mod expand;
 mod fixture;
 mod format;

@@ -14,6 +14,7 @@ use orlop_sys::mounts;
 use rustix::fs::{major, minor};
 
 use super::LinuxHost;
+use super::encryption;
 use super::failure::cannot;
 
 pub(super) mod mapped;
@@ -56,12 +57,16 @@ impl HostDevices for LinuxHost {
         let mut devices = of_volume(id)?;
         devices.extend(mapped::of_volume(id)?);
         // A pool that is not marked may have devices of other kinds.
+        let devices = encryption::in_use_of(id, devices)?;
         let is_known = !devices.is_empty() || self.pool_marks().is_marked(id.pool())?;
         Ok(is_known.then_some(devices))
     }
 
     fn try_detach_without_pool(&self, id: &VolumeId, device: &UnservedDevice) -> Result<()> {
-        try_detach(id, device)
+        match encryption::closed(id, device)? {
+            Some(below) => try_detach(id, &below),
+            None => try_detach(id, device),
+        }
     }
 }
 

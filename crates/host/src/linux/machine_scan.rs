@@ -5,6 +5,7 @@
 //! may be in the middle of a call.
 
 mod in_use;
+mod mappings;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,10 +16,12 @@ use orlop_model::{
     BehindDevice, Device, Error, Finding, IoLimits, LabelledDevice, NodeRecord, Remedy, Result,
     TargetPath, VolumeId,
 };
+use orlop_sys::device_mapper::MappedDevice;
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_sys::mounts;
 
 use super::devices::{self, mapped};
+use super::encryption::all_mappings;
 use super::failure::cannot;
 use super::freezer::Freezer;
 use super::limits::Limiter;
@@ -75,7 +78,8 @@ impl MachineScan {
                 Err(Error::Damaged { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            let uses = uses_of(labelled)?;
+            let used = mappings::as_used(labelled)?;
+            let uses = uses_of(&used)?;
             if labelled.behind == BehindDevice::Elsewhere {
                 let is_shown = devices.iter().any(|other| {
                     other.volume == labelled.volume && other.behind == BehindDevice::Volume
@@ -84,7 +88,7 @@ impl MachineScan {
                 continue;
             }
             if labelled.behind == BehindDevice::Volume {
-                findings.extend(in_use::judge_use(labelled, &record)?);
+                findings.extend(in_use::judge_use(&used, &record)?);
             }
             let finding = judge(labelled, &record, uses);
             findings.extend(match labelled.behind {
@@ -93,6 +97,11 @@ impl MachineScan {
             });
         }
         Ok(findings)
+    }
+
+    /// Open encrypted volumes of pools that do not list their devices, as those on Ceph.
+    pub fn mappings(&self, is_ours: impl Fn(&VolumeId) -> bool) -> Result<Vec<Finding>> {
+        mappings::judge(&self.records, is_ours)
     }
 
     pub fn node_records(
@@ -246,7 +255,9 @@ fn is_attached(major: u32, minor: u32) -> Result<bool> {
     let devices = loopdev::all_backed().map_err(cannot("list the loop devices"))?;
     let is_loop =
         devices.iter().any(|it| it.device.device_number().is_ok_and(|at| at == (major, minor)));
-    Ok(is_loop || mapped::is_of_any_volume(major, minor)?)
+    let is_it = |mapping: &MappedDevice| (mapping.major, mapping.minor) == (major, minor);
+    let is_mapping = || Ok(all_mappings()?.iter().any(|(_, _, mapping)| is_it(mapping)));
+    Ok(is_loop || mapped::is_of_any_volume(major, minor)? || is_mapping()?)
 }
 
 /// What uses a device, whether or not a node record names it.
@@ -387,11 +398,12 @@ fn judge_elsewhere(
 fn detaching(labelled: &LabelledDevice) -> impl FnOnce() -> Result<()> + Send + 'static {
     let (path, label) = (labelled.device.path.clone(), labelled.label.clone());
     let mapped = mapped::of_labelled(labelled);
-    let id = labelled.volume.clone();
+    let labelled = labelled.clone();
     move || {
         const DOING: &str = "detach a loop device";
+        mappings::ensure_closed(&labelled)?;
         if let Some(mapped) = mapped {
-            return mapped::try_detach(&id, &mapped);
+            return mapped::try_detach(&labelled.volume, &mapped);
         }
         let Some(device) = LoopDevice::from_path(&path) else { return Ok(()) };
         let Some(there) = loopdev::backing(&device).map_err(cannot(DOING))? else { return Ok(()) };

@@ -11,7 +11,7 @@ use orlop_sys::{filesystem, mounts};
 use rustix::mount::{UnmountFlags, unmount};
 use tempfile::TempDir;
 
-use super::{LinuxHost, LinuxHostConfig};
+use super::{EncryptionConfig, LinuxHost, LinuxHostConfig};
 
 pub(super) const MIB: u64 = 1 << 20;
 /// Room for the smallest of every filesystem.
@@ -36,6 +36,7 @@ pub(super) fn config_in(directory: &Path) -> LinuxHostConfig {
         workload_cgroup: "/".to_owned(),
         freeze_limit: Duration::from_secs(3600),
         thaw_helper: None,
+        encryption: EncryptionConfig::default(),
     }
 }
 

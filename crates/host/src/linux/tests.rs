@@ -144,6 +144,7 @@ fn a_relative_run_directory_is_refused() {
         workload_cgroup: "/".to_owned(),
         freeze_limit: Duration::from_secs(1),
         thaw_helper: None,
+        encryption: Default::default(),
     };
     let error = LinuxHost::new(config).err().unwrap().to_string();
     assert!(error.contains("ORLOP_RUN_DIR"), "{error}");

@@ -32,6 +32,9 @@ fn unknown_keys_and_bad_values_are_invalid() {
         ("mkfsOptions", "-d file=/etc/passwd"),
         ("mkfsOptions", "-O --help"),
         ("mkfsOptions", "-i"),
+        ("encryption", "luks1"),
+        ("encryption", ""),
+        ("encryptionDiscard", "true"),
         ("readIops", "-1"),
         ("readIops", "+1"),
         ("readIops", "1.5"),
@@ -80,8 +83,8 @@ fn manual_lists_the_mkfs_options() {
 #[test]
 fn unknown_key_error_lists_the_known_keys() {
     let refused = |key| VolumeParameters::parse(&map(&[(key, "xfs")])).unwrap_err().to_string();
-    let all = "takes pool, provisioning, mkfsOptions, raid, mirrors, stripes, stripeSize, readIops, \
-               writeIops, readBytesPerSecond, writeBytesPerSecond";
+    let all = "takes pool, provisioning, mkfsOptions, encryption, encryptionDiscard, raid, mirrors, stripes, \
+               stripeSize, readIops, writeIops, readBytesPerSecond, writeBytesPerSecond";
     assert!(refused("colour").ends_with(all), "{}", refused("colour"));
     for key in ["fsType", "fstype", "FSType", "filesystem"] {
         let text = refused(key);
@@ -90,4 +93,21 @@ fn unknown_key_error_lists_the_known_keys() {
     }
     let text = IoLimitsChange::parse(&map(&[("pool", "x")])).unwrap_err().to_string();
     assert!(!text.contains("provisioning") && text.contains("readIops"), "{text}");
+}
+
+#[test]
+fn encrypted_volume_passes_discards_on_by_default() {
+    let parsed = |entries: &[(&str, &str)]| {
+        VolumeParameters::parse(&map(entries)).map(|(parameters, _)| parameters.encryption)
+    };
+    let luks2 = |discard| Some(Encryption { kind: EncryptionKind::Luks2, discard });
+    assert_eq!(parsed(&[]).unwrap(), None);
+    assert_eq!(parsed(&[("encryption", "luks2")]).unwrap(), luks2(true));
+    for discard in [true, false] {
+        let text = discard.to_string();
+        let entries = [("encryptionDiscard", text.as_str()), ("encryption", "luks2")];
+        assert_eq!(parsed(&entries).unwrap(), luks2(discard));
+    }
+    let wrong = [("encryptionDiscard", "yes"), ("encryption", "luks2")];
+    assert!(parsed(&wrong).is_err());
 }

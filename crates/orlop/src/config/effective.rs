@@ -10,6 +10,7 @@ use orlop_pools::lvm::{LvmPoolConfig, ThinPoolSize};
 use orlop_pools::rbd::RbdPoolConfig;
 use orlop_router::OwnCertificate;
 
+use super::encryption;
 use super::origin::Origin;
 use super::validate::DEFAULT_LEVEL;
 use super::{Config, HttpAddress, LogFormat, PeerConfig, PoolConfig, Sockets};
@@ -28,12 +29,21 @@ pub(crate) fn effective(config: &Config, sockets: Option<&Sockets>) -> String {
         LogFormat::Json => "json",
     };
     text.string("ORLOP_LOG_FORMAT", "format", format);
+    text.table("[encryption]");
+    let key_files = &config.encryption.key_files;
+    if let Some(file) = &key_files.of_all {
+        text.path("ORLOP_ENCRYPTION_KEY_FILE", "key_file", file);
+    }
+    text.string("ORLOP_ENCRYPTION_KDF", "kdf", encryption::shown(config.encryption.derivation));
     if let Some(peers) = &config.peers {
         text.peers(peers);
     }
     for pool in &config.pools {
         text.table("[[pool]]");
         text.string("ORLOP_POOL_NAME", "name", pool.name());
+        if let Some(file) = key_files.of_pools.get(pool.name()) {
+            text.path("ORLOP_POOL_ENCRYPTION_KEY_FILE", "encryption_key_file", file);
+        }
         match pool {
             PoolConfig::Image(pool) => text.image_pool(pool),
             PoolConfig::Lvm(pool) => text.lvm_pool(pool),

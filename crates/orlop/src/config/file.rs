@@ -10,6 +10,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::ConfigError;
+use super::encryption::EncryptionSettings;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,6 +42,8 @@ pub(super) struct Settings {
     pub(super) otlp_endpoint: Option<String>,
     #[serde(default)]
     pub(super) log: LogSettings,
+    #[serde(default)]
+    pub(super) encryption: EncryptionSettings,
     #[serde(default)]
     pub(super) peers: PeerSettings,
     /// `[[pool]]` each, or `[pool]` where there is one.
@@ -85,6 +88,7 @@ pub(super) struct PoolSettings {
     pub(super) overcommit: Option<f64>,
     pub(super) image_size: Option<String>,
     pub(super) create: Option<bool>,
+    pub(super) encryption_key_file: Option<PathBuf>,
     pub(super) monitors: Option<String>,
     /// Ceph's name of the pool.
     pub(super) pool: Option<String>,

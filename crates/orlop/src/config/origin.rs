@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::ConfigError;
 
 /// Each variable with its key in the file.
-pub(super) const KEYS: [(&str, &str); 57] = [
+pub(super) const KEYS: [(&str, &str); 60] = [
     ("CSI_ENDPOINT", "endpoint"),
     ("ORLOP_ADDONS_ENDPOINT", "addons_endpoint"),
     ("ORLOP_REGISTER", "register"),
@@ -30,6 +30,8 @@ pub(super) const KEYS: [(&str, &str); 57] = [
     ("ORLOP_WORKLOAD_CGROUP", "workload_cgroup"),
     ("ORLOP_FREEZE_LIMIT_SECONDS", "freeze_limit_seconds"),
     ("ORLOP_KEEP_CAPABILITIES", "keep_capabilities"),
+    ("ORLOP_ENCRYPTION_KEY_FILE", "encryption.key_file"),
+    ("ORLOP_ENCRYPTION_KDF", "encryption.kdf"),
     ("ORLOP_LOG", "log.level"),
     ("ORLOP_LOG_FORMAT", "log.format"),
     ("ORLOP_OTLP_ENDPOINT", "otlp_endpoint"),
@@ -46,6 +48,7 @@ pub(super) const KEYS: [(&str, &str); 57] = [
     ("ORLOP_POOL_OVERCOMMIT", "pool.overcommit"),
     ("ORLOP_POOL_IMAGE_SIZE", "pool.image_size"),
     ("ORLOP_POOL_CREATE", "pool.create"),
+    ("ORLOP_POOL_ENCRYPTION_KEY_FILE", "pool.encryption_key_file"),
     ("ORLOP_LVM_GROUP", "pool.group"),
     ("ORLOP_LVM_THIN_POOL", "pool.thin_pool"),
     ("ORLOP_LVM_SIZE", "pool.size"),

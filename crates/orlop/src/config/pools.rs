@@ -157,6 +157,11 @@ fn pool(mut settings: PoolSettings, around: &Surroundings<'_>) -> Result<PoolCon
     }
 }
 
+/// What it is called, whether or not that is a name.
+pub(super) fn name_of(settings: &PoolSettings) -> &str {
+    settings.name.as_deref().unwrap_or(DEFAULT_NAME)
+}
+
 fn name(given: Option<String>) -> Result<String, ConfigError> {
     let name = given.unwrap_or_else(|| DEFAULT_NAME.to_owned());
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);

@@ -8,7 +8,7 @@ use orlop_model::{ALLOCATION_UNIT, FsType, parse_size};
 
 use super::file::Settings;
 use super::pools::{self, Surroundings};
-use super::{Config, ConfigError, LogConfig, Origin, names, peers};
+use super::{Config, ConfigError, LogConfig, Origin, encryption, names, peers};
 
 pub(super) const DEFAULT_LEVEL: &str = "info";
 pub(crate) const DEFAULT_RUN_DIR: &str = "/run/orlop";
@@ -54,6 +54,7 @@ pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
         attach,
         run_dir: run_dir.join(&driver_name),
     };
+    let encryption = encryption::validate(settings.encryption, &settings.pools, mode)?;
     let config = Config {
         mode,
         is_router,
@@ -71,6 +72,7 @@ pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
         run_dir,
         workload_cgroup: settings.workload_cgroup.unwrap_or_else(|| "/".to_owned()),
         freeze_limit: freeze_limit(settings.freeze_limit_seconds)?,
+        encryption,
         keep_capabilities: settings.keep_capabilities.unwrap_or(false),
         metrics_volumes: settings.metrics_volumes.unwrap_or(false),
         log,

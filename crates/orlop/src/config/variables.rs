@@ -112,6 +112,8 @@ fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<
         "FREEZE_LIMIT_SECONDS" => {
             settings.freeze_limit_seconds = Some(parse(name, &value, WHOLE_NUMBER)?);
         }
+        "ENCRYPTION_KEY_FILE" => settings.encryption.key_file = Some(PathBuf::from(value)),
+        "ENCRYPTION_KDF" => settings.encryption.kdf = Some(value),
         "KEEP_CAPABILITIES" => {
             settings.keep_capabilities = Some(parse(name, &value, "true or false")?);
         }
@@ -147,6 +149,7 @@ fn set_pool(
         "_FLOOR" => pool.floor = Some(value),
         "_OVERCOMMIT" => pool.overcommit = Some(parse(name, &value, "a number such as 1.5")?),
         "_IMAGE_SIZE" => pool.image_size = Some(value),
+        "_ENCRYPTION_KEY_FILE" => pool.encryption_key_file = Some(PathBuf::from(value)),
         "_CREATE" => pool.create = Some(parse(name, &value, "true or false")?),
         _ => return Err(unknown(name)),
     }

@@ -252,8 +252,11 @@ impl Examination {
             if is_of_others { VolumeExistence::Unknown } else { existence }
         };
         findings.extend(directory.scan.node_records(existence)?);
-        // The daemon of another one may limit another cgroup.
+        // The daemon of another one may limit another cgroup, and have another pool on Ceph.
         if directory.is_configured {
+            let lists_devices = |id: &VolumeId| self.inspections().any(|it| it.id == *id.pool());
+            let is_ours = |id: &VolumeId| self.ids.contains(id.pool()) && !lists_devices(id);
+            findings.extend(directory.scan.mappings(is_ours)?);
             findings.extend(directory.scan.limits()?);
         }
         if !in_use {

@@ -307,6 +307,7 @@ pub(super) fn volume_of(pool: &ImagePool, name: &str, bytes: u64) -> NewVolume {
         limits: IoLimits::default(),
         source: None,
         format: FormatState::Blank,
+        encryption: None,
         filesystem: None,
         ephemeral: false,
     }

@@ -26,6 +26,7 @@ fn volume(pool: &MemoryPool, name: &str, bytes: u64) -> NewVolume {
         limits: IoLimits::default(),
         source: None,
         format: FormatState::Blank,
+        encryption: None,
         filesystem: None,
         ephemeral: false,
     }

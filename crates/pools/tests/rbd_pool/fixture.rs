@@ -244,6 +244,7 @@ pub(crate) fn new_volume(pool: &RbdPool, name: &str, capacity_bytes: u64) -> New
         limits: IoLimits::default(),
         source: None,
         format: FormatState::Raw,
+        encryption: None,
         filesystem: None,
         ephemeral: false,
     }

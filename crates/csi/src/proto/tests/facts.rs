@@ -114,7 +114,7 @@ pub(super) const FIELDS: [(&str, &[&str]); 27] = [
     ),
 ];
 
-pub(super) const ENUMS: [(&str, &[&str]); 10] = [
+pub(super) const ENUMS: [(&str, &[&str]); 11] = [
     (
         "csi.v1.VolumeCapability.AccessMode.Mode",
         &[
@@ -187,6 +187,7 @@ pub(super) const ENUMS: [(&str, &[&str]); 10] = [
     // Online and offline change places between the two interfaces.
     ("csi.v1.PluginCapability.VolumeExpansion.Type", &["0 UNKNOWN", "1 ONLINE", "2 OFFLINE"]),
     ("identity.Capability.ReclaimSpace.Type", &["0 UNKNOWN", "1 OFFLINE", "2 ONLINE"]),
+    ("identity.Capability.EncryptionKeyRotation.Type", &["0 UNKNOWN", "1 ENCRYPTIONKEYROTATION"]),
     ("csi.v1.BlockMetadataType", &["0 UNKNOWN", "1 FIXED_LENGTH", "2 VARIABLE_LENGTH"]),
     (
         "identity.Capability.VolumeGroup.Type",
@@ -203,7 +204,7 @@ pub(super) const ENUMS: [(&str, &[&str]); 10] = [
 ];
 
 /// With the number of methods of each.
-pub(super) const SERVICES: [&str; 13] = [
+pub(super) const SERVICES: [&str; 14] = [
     "csi.v1.Identity 3",
     "csi.v1.Controller 17",
     "csi.v1.GroupController 4",
@@ -216,6 +217,7 @@ pub(super) const SERVICES: [&str; 13] = [
     "volumegroup.Controller 5",
     "reclaimspace.ReclaimSpaceController 1",
     "reclaimspace.ReclaimSpaceNode 1",
+    "encryptionkeyrotation.EncryptionKeyRotationController 1",
     "orlop.monitor.v1.Monitor 6",
 ];
 
@@ -229,7 +231,7 @@ pub(super) const OPTIONS: [&str; 7] = [
     "EnumValueOptions 1060 csi.v1.alpha_enum_value",
 ];
 
-pub(super) const SECRET_FIELDS: [&str; 29] = [
+pub(super) const SECRET_FIELDS: [&str; 31] = [
     "5 csi.v1.CreateVolumeRequest.secrets",
     "2 csi.v1.DeleteVolumeRequest.secrets",
     "5 csi.v1.ControllerPublishVolumeRequest.secrets",
@@ -259,6 +261,8 @@ pub(super) const SECRET_FIELDS: [&str; 29] = [
     "2 volumegroup.ControllerGetVolumeGroupRequest.secrets",
     "3 reclaimspace.ControllerReclaimSpaceRequest.secrets",
     "5 reclaimspace.NodeReclaimSpaceRequest.secrets",
+    "3 encryptionkeyrotation.EncryptionKeyRotateRequest.encryption_key",
+    "5 encryptionkeyrotation.EncryptionKeyRotateRequest.secrets",
 ];
 
 pub(super) const ALPHA: [&str; 21] = [

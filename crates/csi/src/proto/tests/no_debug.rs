@@ -6,7 +6,9 @@ use std::marker::PhantomData;
 
 use protox::prost_reflect::FieldDescriptor;
 
-use super::{assert_same, has_option, pool, reclaimspace, v0, v1, volumegroup};
+use super::{
+    assert_same, encryptionkeyrotation, has_option, pool, reclaimspace, v0, v1, volumegroup,
+};
 use v0::volume_capability as v0_volume_capability;
 use v1::node_get_storage_health_response as v1_storage_health;
 use v1::validate_volume_capabilities_response as v1_validate_response;
@@ -41,7 +43,7 @@ macro_rules! messages {
     };
 }
 
-const SENSITIVE: [(&str, bool); 46] = messages! {
+const SENSITIVE: [(&str, bool); 47] = messages! {
     "csi.v1" v1 {
         VolumeCapability,
         CreateVolumeRequest,
@@ -93,6 +95,7 @@ const SENSITIVE: [(&str, bool); 46] = messages! {
         ControllerGetVolumeGroupRequest,
     }
     "reclaimspace" reclaimspace { ControllerReclaimSpaceRequest, NodeReclaimSpaceRequest }
+    "encryptionkeyrotation" encryptionkeyrotation { EncryptionKeyRotateRequest }
 };
 
 #[test]

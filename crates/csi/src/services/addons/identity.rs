@@ -9,7 +9,8 @@ use crate::executor::Executor;
 use crate::features::{Features, Mode};
 use crate::proto::identity as wire;
 use crate::proto::identity::capability::{
-    ReclaimSpace, Service, Type, VolumeGroup, reclaim_space, service, volume_group,
+    EncryptionKeyRotation, ReclaimSpace, Service, Type, VolumeGroup, encryption_key_rotation,
+    reclaim_space, service, volume_group,
 };
 use crate::services::identity::manifest;
 use crate::services::{Answer, answer, readiness};
@@ -66,6 +67,8 @@ fn capabilities(mode: Mode) -> wire::GetCapabilitiesResponse {
     if mode.serves_node() {
         offered.push(service(service::Type::NodeService));
         offered.push(reclaim(reclaim_space::Type::Online));
+        let r#type = encryption_key_rotation::Type::Encryptionkeyrotation.into();
+        offered.push(Type::EncryptionKeyRotation(EncryptionKeyRotation { r#type }));
     }
     let capability = |r#type: Type| wire::Capability { r#type: Some(r#type) };
     wire::GetCapabilitiesResponse { capabilities: offered.into_iter().map(capability).collect() }

@@ -25,6 +25,7 @@ fn record() -> NodeRecord {
             path: path("/stage"),
             capability: capability.clone(),
             read_only: false,
+            encrypted: false,
         }),
         publications: vec![Publication {
             target: path("/target"),

@@ -35,6 +35,9 @@ freeze_limit_seconds = 9
 [log]
 level = "debug,orlop_engine=trace"
 format = "json"
+[encryption]
+key_file = "/etc/volumes.key"
+kdf = "pbkdf2:2000"
 [peers]
 addresses = ["a:1", "b:2"]
 listen = "127.0.0.1:7420"
@@ -48,6 +51,7 @@ floor = "1234567k"
 overcommit = 1.25
 image_size = "4GiB"
 create = false
+encryption_key_file = "/etc/a.key"
 [[pool]]
 name = "disks"
 kind = "lvm"

@@ -1,10 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use orlop_model::record::version_of;
 use orlop_model::{
     AccessMode, AccessType, CapabilitySet, Consistency, ContentSource, ControllerPublication,
-    FormatState, FsType, FsUuid, GroupSnapshotId, IoLimits, LvmLayout, MountAccess, MountFlags,
-    PoolId, Provisioning, RaidLevel, ReaderState, SnapshotId, Timestamp, VolumeCapability,
-    VolumeGroupId, VolumeId, VolumeParameters,
+    Encryption, EncryptionKind, EncryptionState, FormatState, FsType, FsUuid, GroupSnapshotId,
+    IoLimits, LvmLayout, MountAccess, MountFlags, PoolId, Provisioning, RaidLevel, ReaderState,
+    SnapshotId, Timestamp, VolumeCapability, VolumeGroupId, VolumeId, VolumeParameters,
 };
 use proptest::prelude::*;
 
@@ -92,7 +93,7 @@ fn parameters() -> impl Strategy<Value = VolumeParameters> {
         stripe_size,
     });
     (pool, provisioning, options, layout).prop_map(|(pool, provisioning, mkfs_options, lvm)| {
-        VolumeParameters { pool, provisioning, mkfs_options, lvm }
+        VolumeParameters { pool, provisioning, mkfs_options, lvm, encryption: None }
     })
 }
 
@@ -119,6 +120,17 @@ fn published() -> impl Strategy<Value = BTreeMap<orlop_model::NodeId, Controller
     prop::collection::btree_map(node, publication, 0..3)
 }
 
+fn encryption() -> impl Strategy<Value = Option<EncryptionState>> {
+    let uuid = any::<[u8; 16]>().prop_map(FsUuid::from_random);
+    prop::option::of(uuid.prop_flat_map(|uuid| {
+        prop::sample::select(vec![
+            EncryptionState::Unformatted,
+            EncryptionState::Formatting { uuid },
+            EncryptionState::Formatted { uuid },
+        ])
+    }))
+}
+
 prop_compose! {
     fn volume()(
         (id, name, capacity_bytes) in (volume_id(), name(), any::<u64>()),
@@ -129,9 +141,14 @@ prop_compose! {
         ]),
         (format, published, created) in (format(), published(), created()),
         [growing, ephemeral, never_published] in any::<[bool; 3]>(),
+        encryption in encryption(),
     ) -> VolumeRecord {
+        let kind = EncryptionKind::Luks2;
+        let asked_for = encryption.map(|_| Encryption { kind, discard: growing });
+        let parameters = VolumeParameters { encryption: asked_for, ..parameters };
         VolumeRecord {
-            version: 1, id, name, capacity_bytes, capabilities, parameters, limits, source, format,
+            version: version_of(encryption),
+            id, name, capacity_bytes, capabilities, parameters, limits, source, format, encryption,
             growing, ephemeral, never_published, created, published,
         }
     }
@@ -143,9 +160,11 @@ prop_compose! {
         (format, capabilities, created) in (format(), capabilities(), created()),
         group in prop::option::of(digest().prop_map(|digest| GroupSnapshotId::new(pool(), digest))),
         consistency in prop::sample::select(vec![Consistency::Alone, Consistency::Crash, Consistency::Filesystem]),
+        encryption in encryption(),
     ) -> SnapshotRecord {
         SnapshotRecord {
-            version: 1, id, name, source, size_bytes, format, capabilities, created, group, consistency,
+            version: version_of(encryption),
+            id, name, source, size_bytes, format, encryption, capabilities, created, group, consistency,
         }
     }
 }
@@ -258,6 +277,7 @@ fn usual_volume() -> VolumeRecord {
         limits: IoLimits::default(),
         source: None,
         format: FormatState::Formatted { fs: FsType::Xfs, uuid },
+        encryption: None,
         growing: false,
         ephemeral: false,
         never_published: false,
@@ -294,7 +314,7 @@ fn tags_of_another_object_are_no_record() {
 
 #[test]
 fn record_of_a_later_version_is_refused() {
-    let record = VolumeRecord { version: 2, ..usual_volume() };
+    let record = VolumeRecord { version: 3, ..usual_volume() };
     let tags = tags_of(RECORD, &record).unwrap();
     let refused = read::<VolumeRecord>(&record.id, &tags).unwrap_err();
     assert!(refused.contains("version 2"), "{refused}");

@@ -71,6 +71,7 @@ impl TestPool {
             limits: model.limits,
             source,
             format: FormatState::Raw,
+            encryption: None,
             filesystem: None,
             ephemeral: false,
         }

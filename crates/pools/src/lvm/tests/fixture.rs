@@ -65,6 +65,7 @@ impl Pool {
             limits: model.limits,
             source: None,
             format: FormatState::Raw,
+            encryption: None,
             filesystem: None,
             ephemeral: false,
         }

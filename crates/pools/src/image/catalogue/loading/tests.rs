@@ -29,6 +29,7 @@ fn record(name: &str) -> VolumeRecord {
         source: None,
         format: FormatState::Blank,
         ephemeral: false,
+        encryption: None,
         growing: false,
         never_published: false,
         created: Timestamp { seconds: 1, nanos: 2 },
