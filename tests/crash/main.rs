@@ -22,7 +22,8 @@ use coverage::Coverage;
 use each_crash_point::EachCrashPoint;
 use pool::Kind;
 use scenarios::{
-    attaching, copying, creating, group_snapshots, growing, publishing, staging, volume_groups,
+    attaching, copying, creating, encrypting, group_snapshots, growing, publishing, staging,
+    volume_groups,
 };
 
 /// The long version: everything on every kind of pool, and every start hindered.
@@ -113,6 +114,7 @@ mod encrypted {
 
     crash_tests! {
         needs_device_mapper, Kind::Encrypted(PoolFs::Xfs);
+        key_rotation: encrypting::rotation;
         creating_and_deleting: creating::all;
         snapshots_and_copies: copying::all;
         first_stages: staging::first;

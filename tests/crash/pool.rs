@@ -128,5 +128,9 @@ fn pool_id(pool: &TestPool) -> String {
 
 /// With all that the daemon writes in memory, as the pool is.
 pub(crate) fn in_memory(launch: Launch, memory: &Path) -> Launch {
-    launch.env("ORLOP_RUN_DIR", memory.join("run")).env("ORLOP_LOG", "info")
+    launch
+        .env("ORLOP_RUN_DIR", memory.join("run"))
+        .env("ORLOP_LOG", "info")
+        // As quick as cryptsetup allows.
+        .env("ORLOP_ENCRYPTION_KDF", "pbkdf2:1000")
 }

@@ -3,6 +3,7 @@
 pub(crate) mod attaching;
 pub(crate) mod copying;
 pub(crate) mod creating;
+pub(crate) mod encrypting;
 pub(crate) mod group_snapshots;
 pub(crate) mod growing;
 pub(crate) mod publishing;

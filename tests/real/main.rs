@@ -13,6 +13,7 @@ mod data;
 mod delta;
 mod demo;
 mod doctor;
+mod encryption;
 mod expand;
 mod faults;
 mod group;

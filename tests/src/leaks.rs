@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use orlop_sys::cgroup_io::{IoController, Limits};
+use orlop_sys::crypt;
+use orlop_sys::device_mapper::above;
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_sys::{filesystem, mounts, tool};
 use rustix::mount::{UnmountFlags, unmount};
@@ -119,8 +121,19 @@ pub(crate) fn remove_all_but(directory: &Path, expected: &[PathBuf]) {
             continue;
         }
         lift_limits(&found.device);
+        close_mappings(&found.device);
         if let Err(error) = until_detached(&found) {
             eprintln!("could not detach {}: {error}", found.device.path().display());
+        }
+    }
+}
+
+/// Of encrypted volumes, which keep the device in use.
+fn close_mappings(device: &LoopDevice) {
+    let above = device.device_number().and_then(|(major, minor)| above(major, minor));
+    for mapping in above.unwrap_or_default() {
+        if let Err(error) = crypt::close(&mapping) {
+            eprintln!("could not close {}: {error}", mapping.name);
         }
     }
 }

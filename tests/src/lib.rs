@@ -71,7 +71,7 @@ pub use lvm::{LvmLock, LvmSize, TestLvm, device_mapper, mapped_devices};
 pub use mount_holder::MountHolder;
 pub use on_node::OnNode;
 pub use orlop_csi::proto::csi::{v0, v1};
-pub use orlop_csi::proto::{identity, monitor, reclaimspace, volumegroup};
+pub use orlop_csi::proto::{encryptionkeyrotation, identity, monitor, reclaimspace, volumegroup};
 pub use pattern::{Pattern, fingerprint, is_all_zero, write_direct};
 pub use pool::{PoolFs, TestPool};
 pub use recorded_freeze::RecordedFreeze;
@@ -103,6 +103,27 @@ pub fn root() -> bool {
     }
     assert!(rustix::process::geteuid().is_root(), "run as root, or set ORLOP_TEST_SKIP_ROOT=1");
     true
+}
+
+/// False, with a line that says so, where the kernel has no device-mapper or cryptsetup is missing.
+pub fn can_encrypt() -> bool {
+    let missing = orlop_sys::crypt::missing();
+    if let Some(why) = &missing {
+        assert!(std::env::var_os("ORLOP_TEST_DISK").is_none(), "{why}, and this is the guest");
+        eprintln!("skipped: {why}; `tests/guest/run` has it");
+    }
+    missing.is_none()
+}
+
+/// As [`needs_root`], of tests that need encrypted volumes as well.
+#[macro_export]
+macro_rules! needs_encryption {
+    () => {
+        $crate::needs_root!();
+        if !$crate::can_encrypt() {
+            return;
+        }
+    };
 }
 
 /// Leaves the test if the run opted out of those that need root.

@@ -17,6 +17,8 @@ pub struct OnNode {
     pub capability: v1::VolumeCapability,
     pub volume_context: BTreeMap<String, String>,
     pub publish_context: BTreeMap<String, String>,
+    /// Of NodeStageVolume.
+    pub secrets: BTreeMap<String, String>,
     /// Made beforehand, as an orchestrator does.
     pub staging: PathBuf,
     /// Only its parent is made beforehand.
@@ -33,6 +35,7 @@ impl OnNode {
         let staging = client.scratch().ensure_dir(Path::new("staging").join(&id));
         let target = client.new_target(&id);
         Self {
+            secrets: client.secrets(),
             client,
             id,
             capability,
@@ -47,6 +50,16 @@ impl OnNode {
         Self { capability, ..self.clone() }
     }
 
+    /// Of an encrypted volume.
+    pub fn with_key(&self, passphrase: &str) -> Self {
+        self.with_secrets(&[("encryptionPassphrase", passphrase)])
+    }
+
+    pub fn with_secrets(&self, secrets: &[(&str, &str)]) -> Self {
+        let secrets = secrets.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+        Self { secrets: secrets.collect(), ..self.clone() }
+    }
+
     pub fn stage_request(&self) -> v1::NodeStageVolumeRequest {
         v1::NodeStageVolumeRequest {
             volume_id: self.id.clone(),
@@ -54,7 +67,7 @@ impl OnNode {
             staging_target_path: text(&self.staging),
             volume_capability: Some(self.capability.clone()),
             volume_context: self.volume_context.clone(),
-            secrets: self.client.secrets(),
+            secrets: self.secrets.clone(),
         }
     }
 

@@ -41,7 +41,11 @@ fn request(
     let mut request = DynamicMessage::new(method.input());
     for field in method.input().fields() {
         if is_secret(descriptors, &field) {
-            request.set_field(&field, map(secrets));
+            let value = match field.is_map() {
+                true => map(secrets),
+                false => prost_reflect::Value::String(secrets[0].1.to_owned()),
+            };
+            request.set_field(&field, value);
         } else if let Some(value) = known.value(method, &field) {
             request.set_field(&field, value);
         }
