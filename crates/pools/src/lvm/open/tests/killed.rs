@@ -1,12 +1,15 @@
 //! A daemon that is killed while its commands of LVM are under way.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use orlop_model::{Catalogue, ContentSource, Draft, Provisioner};
+use orlop_model::{Catalogue, ContentSource, Draft, Error, Provisioner};
+use rustix::fs::{FlockOperation, flock};
 
+use crate::lvm::pool_lock::commands_lock;
 use crate::lvm::testbed::{MIB, TestPool, Testbed};
 use crate::lvm::{LvmPool, LvmPoolConfig};
 
@@ -109,4 +112,18 @@ fn next_daemon_knows_all_that_commands_of_a_killed_one_have_made() {
         }
     }
     assert_eq!(pool.read(&base.id), 6);
+}
+
+#[test]
+fn pool_is_absent_while_a_command_of_an_earlier_daemon_runs() {
+    let Some(pool) = TestPool::new(64 * MIB) else { return };
+    pool.opened.close();
+    // As a command has it until it ends.
+    let command = File::open(commands_lock(&pool.opened.info.id)).unwrap();
+    flock(&command, FlockOperation::LockShared).unwrap();
+    let absent = LvmPool::open(pool.bed.config(false)).unwrap_err();
+    assert!(matches!(&absent, Error::Unreachable { .. }), "{absent:?}");
+    assert!(absent.to_string().contains("is still running"), "{absent}");
+    drop(command);
+    LvmPool::open(pool.bed.config(false)).unwrap();
 }
