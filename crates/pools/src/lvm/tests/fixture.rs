@@ -152,9 +152,8 @@ pub(super) fn try_fill(device: &File, seed: u8, from: u64, to: u64) -> std::io::
         chunk.clear();
         blocks(start, to.min(start + MIB)).for_each(|at| chunk.extend(block_at(seed, at)));
         device.write_all_at(&chunk, start)?;
-        device.sync_data()?;
     }
-    Ok(())
+    device.sync_data()
 }
 
 pub(super) fn fill(device: &File, seed: u8, from: u64, to: u64) {

@@ -20,17 +20,19 @@ fn pool(disks: usize) -> Option<Pool> {
     Some(Pool::open(bed, config))
 }
 
-/// All extents that are free hold what an earlier volume has left.
+/// The first extents that are free hold what an earlier volume has left: LVM gives them out next.
 fn soil(pool: &Pool) {
-    let group = &pool.bed.group;
-    let create = ["-Wn", "-Zn", "--extents", "100%FREE", "--name", "earlier", group];
+    with_lv(pool, "earlier", "20", |device| fill(device, 99, 0, 80 * MIB));
+    with_lv(pool, "later", "20", |device| check(device, 99, 0, 80 * MIB));
+}
+
+/// One that LVM makes as its extents are.
+fn with_lv(pool: &Pool, name: &str, extents: &str, act: impl FnOnce(&File)) {
+    let create = ["-Wn", "-Zn", "--extents", extents, "--name", name, &pool.bed.group];
     pool.bed.run("lvcreate", &create);
-    let path = pool.opened.lvm.group().device_path("earlier");
-    let device = File::options().write(true).open(path).unwrap();
-    let size = pool.opened.lvm.report().unwrap().lv("earlier").unwrap().size;
-    fill(&device, 99, 0, size);
-    drop(device);
-    pool.bed.run("lvremove", &[&pool.opened.lvm.group().lv(&"earlier")]);
+    let path = pool.opened.lvm.group().device_path(name);
+    act(&File::options().read(true).write(true).open(path).unwrap());
+    pool.bed.run("lvremove", &[&pool.opened.lvm.group().lv(&name)]);
 }
 
 fn record(pool: &Pool, id: &orlop_model::VolumeId) -> VolumeRecord {
