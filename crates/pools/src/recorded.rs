@@ -31,10 +31,13 @@ pub(crate) trait Recorded: Clone + Send + Sync + Serialize + DeserializeOwned {
     fn pool_of(id: &Self::Id) -> &PoolId;
 
     fn missing(id: &Self::Id) -> Error;
+
+    /// The version that a record with this in it has.
+    fn layout_version(&self) -> u32;
 }
 
 macro_rules! recorded {
-    ($record:ty, $id:ty, $kind:literal, $missing:path) => {
+    ($record:ty, $id:ty, $kind:literal, $missing:path, $version:expr) => {
         impl Recorded for $record {
             type Id = $id;
 
@@ -51,14 +54,34 @@ macro_rules! recorded {
             fn missing(id: &$id) -> Error {
                 $missing(id.to_string())
             }
+
+            fn layout_version(&self) -> u32 {
+                ($version)(self)
+            }
         }
     };
 }
 
-recorded!(VolumeRecord, VolumeId, "volume", Error::NoSuchVolume);
-recorded!(SnapshotRecord, SnapshotId, "snapshot", Error::NoSuchSnapshot);
-recorded!(GroupSnapshotRecord, GroupSnapshotId, "group snapshot", Error::NoSuchGroupSnapshot);
-recorded!(VolumeGroupRecord, VolumeGroupId, "volume group", Error::NoSuchVolumeGroup);
+recorded!(VolumeRecord, VolumeId, "volume", Error::NoSuchVolume, |it: &VolumeRecord| version_of(
+    it.encryption
+));
+recorded!(SnapshotRecord, SnapshotId, "snapshot", Error::NoSuchSnapshot, |it: &SnapshotRecord| {
+    version_of(it.encryption)
+});
+recorded!(
+    GroupSnapshotRecord,
+    GroupSnapshotId,
+    "group snapshot",
+    Error::NoSuchGroupSnapshot,
+    |_: &GroupSnapshotRecord| RECORD_VERSION
+);
+recorded!(
+    VolumeGroupRecord,
+    VolumeGroupId,
+    "volume group",
+    Error::NoSuchVolumeGroup,
+    |_: &VolumeGroupRecord| RECORD_VERSION
+);
 
 /// All that is certain about a record of any version.
 #[derive(Deserialize)]
@@ -99,13 +122,19 @@ pub(crate) fn parse_record<R: Recorded>(
 ) -> std::result::Result<R, String> {
     let malformed = |error| format!("its {name} is malformed: {error}");
     let RecordVersion { version } = serde_json::from_slice(text).map_err(malformed)?;
+    let unknown = || {
+        format!(
+            "its record has version {version}, this version of Orlop reads {RECORD_VERSION}, and \
+             {ENCRYPTED_RECORD_VERSION} of what is encrypted"
+        )
+    };
     if !is_known_version(version) {
-        return Err(format!(
-            "its record has version {version}, this version of Orlop reads {RECORD_VERSION} and \
-             {ENCRYPTED_RECORD_VERSION}"
-        ));
+        return Err(unknown());
     }
     let record: R = serde_json::from_slice(text).map_err(malformed)?;
+    if version != record.layout_version() {
+        return Err(unknown());
+    }
     if record.id() != id {
         return Err(format!("its record is that of {}", record.id()));
     }

@@ -314,7 +314,7 @@ fn tags_of_another_object_are_no_record() {
 
 #[test]
 fn record_of_a_later_version_is_refused() {
-    let record = VolumeRecord { version: 3, ..usual_volume() };
+    let record = VolumeRecord { version: 2, ..usual_volume() };
     let tags = tags_of(RECORD, &record).unwrap();
     let refused = read::<VolumeRecord>(&record.id, &tags).unwrap_err();
     assert!(refused.contains("version 2"), "{refused}");
