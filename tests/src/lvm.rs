@@ -117,7 +117,9 @@ impl TestLvm {
         let launch = Launch::in_scratch(self.scratch.clone())
             .env("ORLOP_POOL_KIND", "lvm")
             .env("ORLOP_LVM_GROUP", &self.group)
-            .env("ORLOP_LVM_THIN_POOL", THIN_POOL);
+            .env("ORLOP_LVM_THIN_POOL", THIN_POOL)
+            // As quick as cryptsetup allows: the processor of the guest is emulated.
+            .env("ORLOP_ENCRYPTION_KDF", "pbkdf2:1000");
         launch.with_fixtures(self.fixtures())
     }
 
