@@ -97,7 +97,7 @@ impl Engine {
         }
         self.check_encryption_works_here(record)?;
         self.with_keys(pool, record, keys, |keys| {
-            let uuid = self.ensure_header(pool, record, access, &device, &keys[0])?;
+            let uuid = self.ensure_header(pool, record, access, &device, keys[0])?;
             self.check_header(record, &device, uuid)?;
             let open = self.open_with_any(record, access, &device, keys)?;
             // Only for metrics.
@@ -396,11 +396,7 @@ fn first_that_fits<T>(
 
 /// The machine knows devices, but not of which volume.
 fn about(record: &VolumeRecord, doing: &str, error: Error) -> Error {
-    match error {
-        Error::Unauthenticated(reason) => {
-            let text = format!("cannot {doing} {}: {reason}", record.label());
-            Error::unauthenticated(Reason::explained(text, reason))
-        }
-        other => other,
-    }
+    let Error::Unauthenticated(reason) = error else { return error };
+    let text = format!("cannot {doing} {}: {reason}", record.label());
+    Error::unauthenticated(Reason::explained(text, reason))
 }
