@@ -31,7 +31,7 @@ async fn lives(how: v1::VolumeCapability) {
     let node = new_volume(&client, "v", SIZE, how.clone()).await;
     node.up().await;
     let name = format!("orlop-crypt-{}", node.id);
-    assert_eq!(mappings(&node.id), [name.clone()]);
+    assert_eq!(mappings(&node.id), std::slice::from_ref(&name));
     Pattern::new(1).write(&node.data_path(), WRITTEN);
     write_mark(&node);
     // The kernel knows what is open, and the key is asked for again.
