@@ -11,10 +11,11 @@ use crate::error::{Context, Result};
 /// The kernel cannot be interrupted in one call, also not by a signal that ends the process, so it zeroes this much at once.
 const PIECE: u64 = 256 << 20;
 
-/// Makes that part of a block device or file read as zeroes, durably. The device does it itself where it can; elsewhere
-/// zeroes are written. Its space stays allocated.
+/// Makes that part of a block device read as zeroes, durably. The device does it itself where it can; elsewhere zeroes are
+/// written. Its space stays allocated.
 pub fn zero_range(file: &File, range: Range<u64>) -> Result<()> {
-    let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+    // With `KEEP_SIZE` the kernel would leave out what is past the end, and say nothing.
+    let flags = FallocateFlags::ZERO_RANGE;
     let mut start = range.start;
     while start < range.end {
         let length = PIECE.min(range.end - start);
