@@ -39,7 +39,7 @@ use crate::resolve::{ResolvedPath, open_existing, path_of};
 /// A child that is being started has copies of our descriptors until it executes its program, which on
 /// a busy machine has to be read first, and a scanner may look around in a mount: who is busy only so
 /// gets a moment.
-const UNMOUNT_PAUSES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+const BUSY_PAUSES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /// The major number of filesystems without a device, and of btrfs, which may have several.
 const ANONYMOUS: u32 = 0;
@@ -198,17 +198,27 @@ pub fn mount_filesystem(mount: &FsMount<'_>, target: &Path) -> Result<()> {
     mount_filesystem_at(mount, &MountPoint::open(target)?)
 }
 
+/// A filesystem that was unmounted a moment ago may still be there, and cannot be mounted read-only where it was
+/// writable before it is gone, nor the other way round (`EBUSY`).
 pub fn mount_filesystem_at(mount: &FsMount<'_>, target: &MountPoint) -> Result<()> {
     let options = MountOptions::parse(mount.options, mount.read_only);
-    let context = fsopen(mount.fs_type, FsOpenFlags::FSOPEN_CLOEXEC)
-        .on("open a filesystem context to mount", mount.device)?;
-    let tree = configure(&context, mount, &options).map_err(|errno| Error::Explained {
-        operation: "mount",
-        path: mount.device.to_owned(),
-        errno,
-        messages: messages_of(&context),
-    })?;
-    target.attach(&tree)
+    let mut pauses = BUSY_PAUSES.into_iter();
+    loop {
+        // A context that the kernel has refused once can only be closed.
+        let context = fsopen(mount.fs_type, FsOpenFlags::FSOPEN_CLOEXEC)
+            .on("open a filesystem context to mount", mount.device)?;
+        let errno = match configure(&context, mount, &options) {
+            Ok(tree) => return target.attach(&tree),
+            Err(errno) => errno,
+        };
+        match pauses.next().filter(|_| errno == Errno::BUSY) {
+            Some(milliseconds) => std::thread::sleep(Duration::from_millis(milliseconds)),
+            None => {
+                let (path, messages) = (mount.device.to_owned(), messages_of(&context));
+                return Err(Error::Explained { operation: "mount", path, errno, messages });
+            }
+        }
+    }
 }
 
 fn configure(
@@ -371,7 +381,7 @@ pub fn ensure_unmounted(target: &Path) -> Result<()> {
         resolved => resolved?,
     };
     let path = OsString::from(resolved.path_through_descriptor());
-    let mut pauses = UNMOUNT_PAUSES.into_iter();
+    let mut pauses = BUSY_PAUSES.into_iter();
     while let Some(id) = mount_id_at(&resolved, target)? {
         match unmount(&path, UnmountFlags::NOFOLLOW) {
             Ok(()) => crash::after("unmount"),

@@ -253,6 +253,28 @@ fn a_mount_in_use_is_busy() {
 }
 
 #[test]
+fn mount_waits_for_what_was_unmounted_a_moment_ago() {
+    if !root() {
+        return;
+    }
+    // btrfs takes both at once since Linux 6.8.
+    for kind in [FsKind::Ext4, FsKind::Xfs] {
+        let volume = Volume::new(kind);
+        let user = File::create(volume.root().join("file")).unwrap();
+        // It is no longer mounted anywhere, and writable for as long as the file is open.
+        unmount(volume.root(), UnmountFlags::DETACH).unwrap();
+        let closing = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(60));
+            drop(user);
+        });
+        mount(&volume.disk, kind.as_str(), &[], true, volume.root()).unwrap();
+        closing.join().unwrap();
+        assert!(mount_at(volume.root()).unwrap().unwrap().superblock_read_only());
+        ensure_unmounted(volume.root()).unwrap();
+    }
+}
+
+#[test]
 fn shut_down_filesystem_is_listed_and_unmounted() {
     if !root() {
         return;
