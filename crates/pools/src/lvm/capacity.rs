@@ -344,7 +344,7 @@ impl LvmCapacity {
             free: report.group.free,
             area: report.group.metadata_area / METADATA_AREA_SHARE,
             area_free: report.group.metadata_area_free,
-            disks: report.disks,
+            disks: report.disks.len(),
             foreign: foreign_bytes(&report, &self.thin_pool),
         };
         *lock(&self.group) = Some((since, group));

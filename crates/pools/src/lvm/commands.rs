@@ -2,8 +2,10 @@
 //!
 //! A command that changes something is never killed, as it may have suspended a device; one that reads is given a time,
 //! and an error after it, so that a disk that hangs keeps no thread. Many volumes are in one report: no command is run
-//! for each of them, and callers that ask at the same time share one (`shared_report.rs`).
+//! for each of them, and callers that ask at the same time share one (`shared_report.rs`). Commands read the disks of the
+//! volume group alone (`own_disks.rs`), so that those of others may hang.
 
+mod own_disks;
 mod progress;
 mod shared_report;
 mod turns;
@@ -13,11 +15,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use orlop_model::{Error, Result};
-use orlop_sys::tool::{self, Queries};
+use orlop_sys::tool::{self, Ended, Queries};
 
 use super::failure::{cannot, exported, refused};
 use super::layout::GroupName;
 use super::report::{self, GroupReport};
+use own_disks::OwnDisks;
 use progress::Progress;
 use shared_report::SharedReport;
 use turns::Turns;
@@ -32,6 +35,7 @@ const LONGEST_COMMAND: Duration = Duration::from_secs(15);
 pub(super) struct Lvm {
     group: GroupName,
     settings: String,
+    disks: OwnDisks,
     queries: Queries,
     reports: SharedReport,
     turns: Turns,
@@ -46,6 +50,7 @@ impl Lvm {
         Self {
             group,
             settings: format!("{} {settings}", report::SETTINGS),
+            disks: OwnDisks::default(),
             queries: Queries::new(limit),
             reports: SharedReport::default(),
             turns: Turns::default(),
@@ -79,18 +84,39 @@ impl Lvm {
     }
 
     fn read_report(&self) -> Result<GroupReport> {
-        let reading = || format!("read the volume group {}", self.group);
-        let arguments = self.with_settings(report::arguments(self.group.as_str()));
-        let turn = self.turns.begin_report();
-        let ended = self.queries.run(LVM, arguments).map_err(cannot(reading))?;
-        drop(turn);
-        if !ended.status.success() {
-            return Err(refused(reading, &ended));
+        if let Some(choice) = self.disks.choice() {
+            let ended = self.query(Some(&choice))?;
+            self.disks.note_end(&ended.status);
+            let report = self.parsed(&ended);
+            if report.as_ref().is_ok_and(|report| report.group.missing_disks == 0) {
+                return report;
+            }
+            self.disks.forget();
         }
-        let malformed = |reason| Error::failed(reading(), format!("the report of lvm: {reason}"));
+        let report = self.parsed(&self.query(None)?)?;
+        self.disks.learn(&report.disks);
+        Ok(report)
+    }
+
+    fn reading(&self) -> String {
+        format!("read the volume group {}", self.group)
+    }
+
+    fn query(&self, choice: Option<&str>) -> Result<Ended> {
+        let arguments = self.with_settings(report::arguments(self.group.as_str()), choice);
+        let _turn = self.turns.begin_report();
+        self.queries.run(LVM, arguments).map_err(cannot(|| self.reading()))
+    }
+
+    fn parsed(&self, ended: &Ended) -> Result<GroupReport> {
+        if !ended.status.success() {
+            return Err(refused(|| self.reading(), ended));
+        }
+        let malformed =
+            |reason| Error::failed(self.reading(), format!("the report of lvm: {reason}"));
         let report = GroupReport::parse(&ended.stdout).map_err(malformed)?;
         match report.group.is_exported() {
-            true => Err(exported(reading())),
+            true => Err(exported(self.reading())),
             false => Ok(report),
         }
     }
@@ -104,15 +130,12 @@ impl Lvm {
     ) -> Result<()> {
         let mut all = vec![command, "--yes"];
         all.extend(arguments.iter().map(AsRef::as_ref));
-        let turn = self.turns.begin_change();
-        let under_way = self.changes.begin();
-        let ended = match self.commands_lock.get() {
-            Some(file) => tool::run_to_end_locking(file, LVM, self.with_settings(all)),
-            None => tool::run_to_end(LVM, self.with_settings(all)),
-        };
-        drop((under_way, turn));
-        self.reports.forget();
-        let ended = ended.map_err(cannot(&doing))?;
+        let choice = self.disks.choice();
+        let mut ended = self.run_change(&all, choice.as_deref()).map_err(cannot(&doing))?;
+        if !ended.status.success() && choice.is_some() && self.has_other_disks_than(&choice) {
+            let choice = self.disks.choice();
+            ended = self.run_change(&all, choice.as_deref()).map_err(cannot(&doing))?;
+        }
         if !ended.status.success() {
             return Err(refused(doing, &ended));
         }
@@ -122,13 +145,36 @@ impl Lvm {
         Ok(())
     }
 
+    fn run_change(&self, all: &[&str], choice: Option<&str>) -> orlop_sys::Result<Ended> {
+        let arguments = self.with_settings(all.to_vec(), choice);
+        let turn = self.turns.begin_change();
+        let under_way = self.changes.begin();
+        let ended = match self.commands_lock.get() {
+            Some(file) => tool::run_to_end_locking(file, LVM, arguments),
+            None => tool::run_to_end(LVM, arguments),
+        };
+        drop((under_way, turn));
+        self.reports.forget();
+        ended
+    }
+
+    /// Asked after a command that failed: then it found disks missing that it was not shown, and has changed nothing.
+    fn has_other_disks_than(&self, choice: &Option<String>) -> bool {
+        self.report().is_ok() && self.disks.choice() != *choice
+    }
+
     /// Returns when commands are not waiting for something without end.
     pub(super) fn wait_for_progress(&self) {
         self.changes.wait(LONGEST_COMMAND);
     }
 
-    fn with_settings<'a>(&'a self, arguments: Vec<&'a str>) -> impl Iterator<Item = &'a str> {
-        arguments.into_iter().chain(["--config", &self.settings])
+    fn with_settings<'a>(
+        &'a self,
+        arguments: Vec<&'a str>,
+        choice: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a str> {
+        let choice = choice.into_iter().flat_map(|disks| ["--devices", disks]);
+        arguments.into_iter().chain(choice).chain(["--config", &self.settings])
     }
 }
 

@@ -44,8 +44,8 @@ pub(super) struct GroupReport {
     pub(super) group: Group,
     pub(super) volumes: Vec<Lv>,
     pub(super) segments: Vec<Segment>,
-    /// How many physical volumes it has.
-    pub(super) disks: usize,
+    /// The paths of its physical volumes; of one that is missing, `[unknown]`.
+    pub(super) disks: Vec<String>,
 }
 
 impl GroupReport {
@@ -57,7 +57,8 @@ impl GroupReport {
             .map_err(|parts| format!("it is about {} volume groups", parts.len()))?;
         let [group] = <[Group; 1]>::try_from(part.vg)
             .map_err(|groups| format!("it names {} volume groups", groups.len()))?;
-        Ok(Self { group, volumes: part.lv, segments: part.seg, disks: part.pv.len() })
+        let disks = part.pv.into_iter().map(|disk| disk.path).collect();
+        Ok(Self { group, volumes: part.lv, segments: part.seg, disks })
     }
 
     pub(super) fn lv(&self, name: &str) -> Option<&Lv> {
@@ -86,9 +87,11 @@ struct Part {
     pv: Vec<Disk>,
 }
 
-/// Only counted.
 #[derive(Deserialize)]
-struct Disk {}
+struct Disk {
+    #[serde(rename = "pv_name")]
+    path: String,
+}
 
 /// In bytes.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
@@ -277,7 +280,7 @@ pub(super) fn sample_report(revision: u64) -> GroupReport {
         missing_disks: 0,
         exported: String::new(),
     };
-    GroupReport { group, volumes: Vec::new(), segments: Vec::new(), disks: 0 }
+    GroupReport { group, volumes: Vec::new(), segments: Vec::new(), disks: Vec::new() }
 }
 
 #[cfg(test)]

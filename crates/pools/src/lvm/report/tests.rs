@@ -52,7 +52,7 @@ fn volumes_without_devices_are_read() {
     assert!(!lv.is_active() && !lv.is_read_only());
     assert!(lv.tags.is_empty());
     assert_eq!(report.segments[0].kind, "linear");
-    assert_eq!(report.disks, 2);
+    assert_eq!(report.disks.len(), 2);
     assert!(!lv.is_redundant());
 }
 
