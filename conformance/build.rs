@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use protox::prost_reflect::{DescriptorPool, MethodDescriptor};
 
-const PROTOS: [&str; 5] = [
+const PROTOS: [&str; 6] = [
     "csi/v1/csi.proto",
     "csi/v0/csi.proto",
     "csiaddons/identity.proto",
     "csiaddons/volumegroup.proto",
     "csiaddons/reclaimspace.proto",
+    "csiaddons/encryptionkeyrotation.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

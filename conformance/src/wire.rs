@@ -31,6 +31,11 @@ pub mod reclaimspace {
     tonic::include_proto!("reclaimspace");
 }
 
+/// CSI-Addons: new keys for encrypted volumes.
+pub mod encryptionkeyrotation {
+    tonic::include_proto!("encryptionkeyrotation");
+}
+
 /// A request, and thereby a call: one request message belongs to one method.
 pub trait Rpc: prost::Message + Default + Clone + Send + 'static {
     type Reply: prost::Message + Default + Clone + Send + 'static;

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use csi_conformance::wire::identity::capability::{
-    EncryptionKeyRotation, NetworkFence, Service, Type, VolumeReplication,
-};
+use csi_conformance::wire::encryptionkeyrotation::EncryptionKeyRotateRequest;
+use csi_conformance::wire::identity::capability::{NetworkFence, Service, Type, VolumeReplication};
 use csi_conformance::wire::identity::{
     Capability, GetCapabilitiesRequest, GetIdentityRequest, ProbeRequest,
 };
@@ -78,7 +77,7 @@ pub(super) const ALL: &[Violation] = &[
         Interceptor::default().unimplemented::<ListVolumeGroupsRequest>()
     }),
     violation("addons-rotates-in-words", "CA-15", "offers new keys and has none", || {
-        offering(|| Some(Type::EncryptionKeyRotation(EncryptionKeyRotation { r#type: 1 })))
+        Interceptor::default().unimplemented::<EncryptionKeyRotateRequest>()
     }),
     violation("addons-capabilities-when-broken", "CA-16", "forgets what it offers", || {
         let calls = AtomicUsize::new(0);
