@@ -378,7 +378,7 @@ impl Engine {
     }
 }
 
-/// The keys in their order; that the last one is wrong is what the caller is told.
+/// Tries the keys in their order. If none fits, the error is that of the last one.
 fn first_that_fits<T>(
     record: &VolumeRecord,
     keys: &[&Secret],
