@@ -13,6 +13,8 @@ use super::layout::GroupName;
 
 const DMSETUP: &str = "dmsetup";
 const SECTOR: u64 = 512;
+/// In milliseconds: a device that LVM has just made has no table, and so no state, for a moment.
+const TABLE_PAUSES: [u64; 7] = [1, 5, 20, 50, 100, 200, 400];
 /// Of the metadata (`THIN_METADATA_BLOCK_SIZE`).
 const METADATA_BLOCK: u64 = 4096;
 
@@ -175,9 +177,17 @@ impl ThinPoolDevice {
 
     fn status_of(&self, name: &str) -> Result<Option<ThinStatus>> {
         let reading = || format!("read the state of the thin pool {name}");
-        let text = self.text_of(reading, name)?;
-        let parsed = text.map(|text| text.trim().parse()).transpose();
-        parsed.map_err(|reason: String| Error::failed(reading(), reason))
+        let mut pauses = TABLE_PAUSES.into_iter();
+        loop {
+            let text = self.text_of(reading, name)?;
+            match (text.as_deref().map(str::trim), pauses.next()) {
+                (Some(""), Some(pause)) => std::thread::sleep(Duration::from_millis(pause)),
+                (text, _) => {
+                    let parsed = text.map(str::parse).transpose();
+                    return parsed.map_err(|reason: String| Error::failed(reading(), reason));
+                }
+            }
+        }
     }
 
     /// How much of a thin volume's device is mapped, as of now. `None`: it is not active.
