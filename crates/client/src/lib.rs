@@ -34,6 +34,7 @@ mod transfer;
 mod tree_diff;
 mod volume;
 
+use std::pin::Pin;
 use std::process::ExitCode;
 
 pub use events::EventsArguments;
@@ -60,8 +61,11 @@ pub enum Command {
 /// `find` reads the settings of the daemon, which is the plugin unless another one is named.
 pub fn run(command: Command, find: FindSettings<'_>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // By a pointer, as block_on has a copy of the code of each future that it is given by value for each kind of runtime.
+    let work: Pin<Box<dyn Future<Output = failure::Result<()>>>> =
+        Box::pin(carry_out(command, find));
     let outcome = match runtime {
-        Ok(runtime) => runtime.block_on(carry_out(command, find)),
+        Ok(runtime) => runtime.block_on(work),
         Err(error) => Err(Failure::failed(format!("cannot start the client: {error}"))),
     };
     match outcome {
