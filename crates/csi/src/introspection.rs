@@ -3,6 +3,8 @@
 //!
 //! Only for sockets of this machine. Peers know each other's calls.
 
+mod made_on_demand;
+
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,9 +19,11 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{self, HealthCheckRequest, HealthCheckResponse};
 use tonic_reflection::pb::{v1, v1alpha};
 use tonic_reflection::server::Builder;
+use tonic_reflection::server::{v1 as v1_server, v1alpha as v1alpha_server};
 
 use crate::proto::FILE_DESCRIPTOR_SET;
 use crate::self_check;
+pub(crate) use made_on_demand::MadeOnDemand;
 
 const HEALTH: &str = "grpc.health.v1.Health";
 const REFLECTION: [&str; 2] =
@@ -32,12 +36,26 @@ const WATCH_EVERY: Duration = Duration::from_secs(5);
 /// Each asks over a connection to the daemon's own socket, where connections are limited.
 const WATCHES: usize = 32;
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot offer gRPC reflection: {0}")]
-pub struct IntrospectionError(#[from] tonic_reflection::server::Error);
+/// Of both versions, for these services. Each decodes all descriptors, and most daemons are never asked: they need not at
+/// each start.
+pub(crate) fn reflection(
+    services: &[&'static str],
+) -> (
+    MadeOnDemand<v1_server::ServerReflectionServer<impl v1_server::ServerReflection + use<>>>,
+    MadeOnDemand<
+        v1alpha_server::ServerReflectionServer<impl v1alpha_server::ServerReflection + use<>>,
+    >,
+) {
+    let refusal = |error| Status::internal(format!("cannot make gRPC reflection: {error}"));
+    let (services, same) = (services.to_vec(), services.to_vec());
+    (
+        MadeOnDemand::by(move || builder(&services).build_v1().map_err(refusal)),
+        MadeOnDemand::by(move || builder(&same).build_v1alpha().map_err(refusal)),
+    )
+}
 
 /// What is served beside: all that is listed has to be there.
-pub(crate) fn builder<'a>(services: &[&str]) -> Builder<'a> {
+fn builder<'a>(services: &[&str]) -> Builder<'a> {
     // Each version of the service would describe itself alone, and both are listed.
     let builder = Builder::configure()
         .include_reflection_service(false)

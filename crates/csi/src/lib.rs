@@ -39,7 +39,6 @@ pub use connections::{ConnectionStream, open_forwarded_stream};
 pub use event_log::{Event, EventLog, EventPage};
 pub use executor::{Executor, RunningCalls, max_threads};
 pub use features::{Features, Mode};
-pub use introspection::IntrospectionError;
 pub use name_holds::SESSION;
 pub use reply::{LIMITS_KEY, NAME_KEY};
 pub use routes::{Answering, Routes};

@@ -19,7 +19,7 @@ use tower::util::BoxCloneSyncService;
 use crate::cluster_memory::ClusterMemory;
 use crate::executor::Executor;
 use crate::features::Features;
-use crate::introspection::{self, IntrospectionError, PluginHealth};
+use crate::introspection::{self, PluginHealth};
 use crate::name_holds::{NameHolds, with_hold};
 use crate::proto::csi::v0;
 use crate::proto::csi::v1::controller_server::ControllerServer;
@@ -110,15 +110,15 @@ impl Routes {
     }
 
     /// With gRPC's reflection of all that is here, and health; `socket` is where both are served.
-    pub fn with_introspection(mut self, socket: &Path) -> Result<Self, IntrospectionError> {
+    #[must_use]
+    pub fn with_introspection(mut self, socket: &Path) -> Self {
         let services: Vec<&str> = self.services.keys().copied().collect();
-        let builder = || introspection::builder(&services);
-        let (v1, v1alpha) = (builder().build_v1()?, builder().build_v1alpha()?);
+        let (v1, v1alpha) = introspection::reflection(&services);
         let health = PluginHealth::server(socket, &services);
         self.add(v1);
         self.add(v1alpha);
         self.add(health);
-        Ok(self)
+        self
     }
 
     /// Is there a service of this path here?

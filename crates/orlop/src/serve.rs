@@ -2,6 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +83,10 @@ pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure>
         .build()
         .map_err(Failure::of)?;
     let host = Arc::new(host);
-    let outcome = runtime.block_on(run(config, sockets, (Arc::clone(&host), thaws)));
+    // By a pointer, as in the client.
+    let serving: Pin<Box<dyn Future<Output = Result<(), Failure>>>> =
+        Box::pin(run(config, sockets, (Arc::clone(&host), thaws)));
+    let outcome = runtime.block_on(serving);
     // What is still running waits for a pool that does not answer.
     runtime.shutdown_background();
     host.leave();
@@ -142,19 +146,16 @@ async fn run(
     let answer = |socket: Socket, routes: Routes| {
         let until = stopping(stopped.clone());
         let routes = match introspection {
-            true => routes.with_introspection(socket.path()).map_err(Failure::of)?,
+            true => routes.with_introspection(socket.path()),
             false => routes,
         };
         match router(routes.clone()) {
-            Some(router) => {
-                Ok(tokio::spawn(orlop_csi::serve(socket, shared_core(), router, until)))
-            }
-            None => Ok(tokio::spawn(orlop_csi::serve(socket, shared_core(), routes, until))),
+            Some(router) => tokio::spawn(orlop_csi::serve(socket, shared_core(), router, until)),
+            None => tokio::spawn(orlop_csi::serve(socket, shared_core(), routes, until)),
         }
     };
     let addons = addons_socket.map(|socket| answer(socket, Routes::addons(&executor, &features)));
-    let addons = addons.transpose()?;
-    let csi = answer(socket, routes)?;
+    let csi = answer(socket, routes);
     // Only now: kubelet calls the CSI socket as soon as it sees that of the registration.
     let registration = sockets.registration.map(|socket| {
         let driver_name = config.driver_name.clone();

@@ -93,7 +93,7 @@ impl Plugin {
         };
         let routes = Routes::csi(&executor, &Arc::new(features(&setup)));
         let routes = match setup.introspection {
-            true => routes.with_introspection(&socket).unwrap(),
+            true => routes.with_introspection(&socket),
             false => routes,
         };
         let serving =
