@@ -36,7 +36,9 @@ async fn is_abnormal(client: &Client, volume: &str) -> bool {
 
 /// The reason that Probe gives for being unhealthy.
 async fn complaint(client: &Client) -> String {
-    expect_code(client.probe().await, Code::FailedPrecondition).message().to_owned()
+    let status = client.failed_probe().await;
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    status.message().to_owned()
 }
 
 /// Not by sync(1): it would wait for every filesystem of the machine, also for one on a Ceph pool that

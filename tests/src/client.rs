@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
@@ -104,6 +105,19 @@ impl Client {
     pub async fn probe(&self) -> Answer<bool> {
         let answer = self.identity().probe(v1::ProbeRequest {}).await?;
         Ok(answer.into_inner().ready.unwrap_or(true))
+    }
+
+    /// Probe's error, waited for as long as it may answer with what it found last.
+    pub async fn failed_probe(&self) -> Status {
+        let asking = async {
+            loop {
+                match self.probe().await {
+                    Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                    Err(status) => return status,
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), asking).await.expect("Probe does not fail")
     }
 
     pub fn create(&self, name: &str) -> Create {

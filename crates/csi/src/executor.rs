@@ -4,6 +4,7 @@
 //! call that is blocked in the kernel by a hung pool keeps its permit, and must not use up those of others.
 
 mod draining;
+mod kept_health;
 mod running_calls;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use orlop_engine::request::{CreateVolume, VolumeRef};
-use orlop_engine::{Engine, HealthReport, WaiterLimit};
+use orlop_engine::{Engine, WaiterLimit};
 use orlop_model::{Error, PoolId, Result, Topology};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::JoinError;
@@ -22,6 +23,7 @@ use crate::call_stats::CallStats;
 use crate::event_log::EventLog;
 use crate::readiness::Readiness;
 use draining::NODE_CALLS_STOP_TIMEOUT;
+use kept_health::KeptHealth;
 pub use running_calls::RunningCalls;
 use running_calls::Waiting;
 
@@ -247,6 +249,7 @@ pub struct Executor {
     engine: RwLock<Option<Arc<Engine>>>,
     limits: Mutex<RequestLimits>,
     health_checks: RequestLimit,
+    kept_health: KeptHealth,
     open_streams: Arc<Semaphore>,
     long_lists: Arc<Semaphore>,
     /// What was wrong when Probe was asked the last time.
@@ -265,6 +268,7 @@ impl Executor {
             engine: RwLock::default(),
             limits: Mutex::default(),
             health_checks: RequestLimit::new(HEALTH_CHECKS),
+            kept_health: KeptHealth::default(),
             open_streams: Arc::new(Semaphore::new(permits(OPEN_STREAMS))),
             long_lists: Arc::new(Semaphore::new(permits(LONG_LISTS))),
             readiness: Mutex::default(),
@@ -408,12 +412,6 @@ impl Executor {
             return Err(Error::Stopping);
         }
         self.run(Subject::Stream(pool.clone()), work).await
-    }
-
-    /// What is wrong with some pools, while others serve.
-    pub(crate) async fn check_health(&self) -> Result<HealthReport> {
-        let engine = self.engine()?;
-        self.health_checks.run(move || engine.check_health()).await
     }
 
     /// Probe has no message for "not ready", nor for "ready, but for one pool", so what is wrong is

@@ -5,7 +5,7 @@ use orlop_model::{Error, Reason, Result};
 use crate::engine::{AbsentPool, Engine, PoolRef};
 
 /// What an operator should know while the plugin serves.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HealthReport {
     /// What is wrong with pools that do not serve.
     pub failed: Vec<Error>,

@@ -264,7 +264,7 @@ async fn late_configuration_error_is_logged_and_fails_probe() {
 
     let elsewhere = there.scratch().join("elsewhere");
     std::fs::rename(&there.path, &elsewhere).unwrap();
-    expect_code(client.probe().await, Code::FailedPrecondition);
+    assert_eq!(client.failed_probe().await.code(), Code::FailedPrecondition);
     std::fs::rename(&elsewhere, &there.path).unwrap();
     assert!(client.probe().await.unwrap());
     // From the start it ends the start.

@@ -7,7 +7,9 @@ use orlop_tests::*;
 
 /// The reason that Probe gives for being unhealthy.
 async fn complaint(client: &Client) -> String {
-    expect_code(client.probe().await, Code::FailedPrecondition).message().to_owned()
+    let status = client.failed_probe().await;
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    status.message().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,7 +35,7 @@ async fn daemon_recovers_from_descriptor_exhaustion() {
     limit(&daemon, 0);
     expect_code(create("another").send().await, Code::ResourceExhausted);
     expect_code(client.snapshot("snapshot", &node.id).await, Code::ResourceExhausted);
-    expect_code(client.probe().await, Code::FailedPrecondition);
+    assert_eq!(client.failed_probe().await.code(), Code::FailedPrecondition);
     let waiting = tokio::spawn({
         let newcomer = daemon.client();
         async move { newcomer.probe().await }

@@ -106,7 +106,7 @@ async fn a_tool_that_cannot_be_run() {
     assert!(status.message().contains("mkfs.xfs"), "{status}");
     assert_eq!(status.code(), Code::Internal, "{status}");
     assert_eq!(covered.daemon.leaks(), [""; 0]);
-    expect_code(client.probe().await, Code::FailedPrecondition);
+    assert_eq!(client.failed_probe().await.code(), Code::FailedPrecondition);
     // What needs no such tool goes on.
     let raw = client.create("raw").size(VOLUME).block().done().await;
     let raw = client.on_node(&raw, block());

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-use crate::plugin::{Plugin, Setup, code, features};
+use crate::plugin::{Plugin, Setup, code, features, noticed};
 
 async fn capabilities(channel: Channel) -> Vec<Type> {
     let request = wire::GetCapabilitiesRequest {};
@@ -91,7 +91,8 @@ async fn addons_identity_matches_csi_identity_and_health() {
 
     assert_eq!(probe(&plugin).await.unwrap(), Some(true), "CA-20");
     plugin.pool.fail_next("check_health", Error::failed("read pool", "the disk is gone"));
-    assert_eq!(code(probe(&plugin).await), Code::FailedPrecondition, "CA-17");
+    let failed = noticed(Result::is_ok, || probe(&plugin)).await;
+    assert_eq!(code(failed), Code::FailedPrecondition, "CA-17");
     let starting = Plugin::with(Setup { ready: false, ..Setup::default() }).await;
     assert_eq!(probe(&starting).await.unwrap(), Some(false), "CA-19");
 }

@@ -164,6 +164,20 @@ pub(crate) fn topology() -> Topology {
     Topology::parse([("orlop.example/node".to_owned(), NODE.to_owned())]).unwrap()
 }
 
+/// Asks again for as long as the answer is an old one: a good answer to Probe may be a second old.
+pub(crate) async fn noticed<T>(is_old: impl Fn(&T) -> bool, ask: impl AsyncFn() -> T) -> T {
+    let asking = async {
+        loop {
+            let answer = ask().await;
+            if !is_old(&answer) {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), asking).await.expect("nothing was noticed")
+}
+
 fn endpoint(socket: &Path) -> Endpoint {
     Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap()
 }
