@@ -15,14 +15,17 @@ async fn a_command_that_hangs_holds_up_no_other_pool() {
         |pool: &str, name: &str| client.create(name).size(64 * MIB).block().parameter("pool", pool);
     // The daemon is ready as soon as one pool is open.
     until("the pool is open", || async { create("lvm", "before").send().await.is_ok() }).await;
+    let before = create("lvm", "before").done().await;
 
     let lock = group.lock();
     let waiting = tokio::spawn(create("lvm", "waiting").send());
     until("it is known", || async {
         assert!(client.probe().await.unwrap(), "the daemon is not ready");
-        !client.storage_health().await.unwrap().is_empty()
+        // Until then each call that needs LVM would begin, and wait as well; this one does not need it.
+        client.expand(&before.volume_id, 64 * MIB).await.is_err()
     })
     .await;
+    assert!(!client.storage_health().await.unwrap().is_empty());
     for number in 0..10 {
         create("local", &format!("other-{number}")).done().await;
     }
