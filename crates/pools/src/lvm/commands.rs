@@ -147,13 +147,14 @@ impl Lvm {
 
     fn run_change(&self, all: &[&str], choice: Option<&str>) -> orlop_sys::Result<Ended> {
         let arguments = self.with_settings(all.to_vec(), choice);
-        let turn = self.turns.begin_change();
+        // First: what it waits for, such as a report that was asked for before, may not end either.
         let under_way = self.changes.begin();
+        let turn = self.turns.begin_change();
         let ended = match self.commands_lock.get() {
             Some(file) => tool::run_to_end_locking(file, LVM, arguments),
             None => tool::run_to_end(LVM, arguments),
         };
-        drop((under_way, turn));
+        drop((turn, under_way));
         self.reports.forget();
         ended
     }

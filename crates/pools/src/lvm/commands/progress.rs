@@ -1,7 +1,7 @@
 //! Do the commands that change something come to an end?
 //!
-//! They are many at times, and each waits for those before it; so what counts is not how long one takes, but how long ago
-//! the last one ended.
+//! They are many at times, and each waits for those before it, and for reports; so what counts is not how long one takes, but
+//! how long ago the last one ended.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};

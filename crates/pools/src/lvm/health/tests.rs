@@ -88,10 +88,24 @@ fn probe_waits_for_a_disk_that_hangs() {
 
 #[test]
 fn probe_waits_for_a_command_that_does_not_end() {
+    assert_probe_waits(false);
+}
+
+/// The command does not even begin before the report is given up.
+#[test]
+fn probe_waits_for_a_command_behind_a_report_that_does_not_end() {
+    assert_probe_waits(true);
+}
+
+fn assert_probe_waits(is_behind_a_report: bool) {
     let Some(pool) = TestPool::new(64 * MIB) else { return };
     let held = File::create(pool.bed.lock_file()).unwrap();
     flock(&held, FlockOperation::LockExclusive).unwrap();
     std::thread::scope(|scope| {
+        if is_behind_a_report {
+            scope.spawn(|| pool.opened.lvm.report());
+            std::thread::sleep(MOMENT);
+        }
         let creating = scope.spawn(|| {
             let lv = pool.opened.lvm.group().lv(&"tp");
             pool.opened.lvm.change(|| "tag".to_owned(), "lvchange", &["--addtag", "x", &lv])
