@@ -11,7 +11,7 @@ mod shared_report;
 mod turns;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use orlop_model::{Error, Result};
@@ -20,6 +20,7 @@ use orlop_sys::tool::{self, Ended, Queries};
 use super::failure::{cannot, exported, refused};
 use super::layout::GroupName;
 use super::report::{self, GroupReport};
+use crate::poison::lock;
 use own_disks::OwnDisks;
 use progress::Progress;
 use shared_report::SharedReport;
@@ -41,7 +42,7 @@ pub(super) struct Lvm {
     turns: Turns,
     changes: Progress,
     /// Has a lock by each command that changes something, also after the end of this process.
-    commands_lock: OnceLock<PathBuf>,
+    commands_lock: Mutex<Option<PathBuf>>,
 }
 
 impl Lvm {
@@ -55,7 +56,7 @@ impl Lvm {
             reports: SharedReport::default(),
             turns: Turns::default(),
             changes: Progress::default(),
-            commands_lock: OnceLock::new(),
+            commands_lock: Mutex::default(),
         }
     }
 
@@ -65,7 +66,7 @@ impl Lvm {
 
     /// From now on commands hold a lock on this file, so that the next daemon can wait for those of this one.
     pub(super) fn lock_commands(&self, file: &Path) {
-        self.commands_lock.get_or_init(|| file.to_owned());
+        *lock(&self.commands_lock) = Some(file.to_owned());
     }
 
     /// Of a time after the call.
@@ -150,8 +151,9 @@ impl Lvm {
         // First: what it waits for, such as a report that was asked for before, may not end either.
         let under_way = self.changes.begin();
         let turn = self.turns.begin_change();
-        let ended = match self.commands_lock.get() {
-            Some(file) => tool::run_to_end_locking(file, LVM, arguments),
+        let commands_lock = lock(&self.commands_lock).clone();
+        let ended = match commands_lock {
+            Some(file) => tool::run_to_end_locking(&file, LVM, arguments),
             None => tool::run_to_end(LVM, arguments),
         };
         drop((turn, under_way));

@@ -18,7 +18,7 @@ use super::health::LvmHealth;
 use super::layout::{GroupName, OwnTag, own_tag, pool_tag};
 use super::making::{Making, NewThinPool};
 use super::owner::OwnerTags;
-use super::pool_lock::{PoolLock, commands_lock, reader_marker, wait_for_commands};
+use super::pool_lock::{PoolLock, commands_lock, making_lock, reader_marker, wait_for_commands};
 use super::provisioner::LvmProvisioner;
 use super::report::{GroupReport, Lv, LvKind};
 use super::watch::PoolWatch;
@@ -76,6 +76,13 @@ impl LvmPool {
     ) -> Result<Self> {
         let lvm = Arc::new(config.lvm()?);
         let mut report = lvm.report()?;
+        if is_to_be_made(&config, &report) {
+            // A command of an earlier daemon may be about to make what the report does not show.
+            let making = making_lock(&report.group, &config.thin_pool);
+            wait_for_commands(&config.name, &making)?;
+            lvm.lock_commands(&making);
+            report = lvm.report()?;
+        }
         if ensure_made(&config, &lvm, &report)? {
             report = lvm.report()?;
         }
@@ -87,7 +94,7 @@ impl LvmPool {
         // First: writers wait for it.
         resume_suspended(&id)?;
         ensure_nodes(lvm.group(), &id)?;
-        wait_for_commands(&config.name, &id)?;
+        wait_for_commands(&config.name, &commands_lock(&id))?;
         lvm.lock_commands(&commands_lock(&id));
         refresh_suspended(&lvm, &report, &config.thin_pool)?;
         ensure_active(&config, &lvm)?;
@@ -160,6 +167,13 @@ fn ensure_active(config: &LvmPoolConfig, lvm: &Lvm) -> Result<()> {
             false => error,
         }
     })
+}
+
+/// The thin pool, or its pool header.
+fn is_to_be_made(config: &LvmPoolConfig, report: &GroupReport) -> bool {
+    let is_header = |tag: &String| matches!(own_tag(tag), Some(Ok(OwnTag::Pool(_))));
+    let is_made = report.lv(&config.thin_pool).is_some_and(|lv| lv.tags.iter().any(is_header));
+    config.create && !is_made
 }
 
 fn ensure_made(config: &LvmPoolConfig, lvm: &Arc<Lvm>, report: &GroupReport) -> Result<bool> {

@@ -5,7 +5,8 @@
 //! named after the pool's id: a copy of the disks has the same, and so have the devices of its volumes.
 //!
 //! A third file is locked by the commands of LVM that change the pool. They outlive a daemon that is killed, and the next
-//! one waits for them: what they make after it has read what is there, it would not know.
+//! one waits for them: what they make after it has read what is there, it would not know. Commands that make the thin pool or
+//! write its pool header lock another one, as there is no id yet.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -15,7 +16,7 @@ use orlop_model::{Error, PoolId, Reason, Result};
 use orlop_sys::file::{self, Lock, LockAttempt};
 use orlop_sys::tool;
 
-use super::report::Lv;
+use super::report::{Group, Lv};
 use crate::poison::lock;
 
 /// As lvm.conf has it, unless it was changed there.
@@ -33,8 +34,7 @@ pub(super) struct PoolLock {
 impl PoolLock {
     pub(super) fn take(thin_pool: &Lv) -> Result<Self> {
         let locking = || format!("lock the thin pool {}", thin_pool.name);
-        file::ensure_private_directory(Path::new(DIRECTORY))
-            .map_err(|error| Error::failed(locking(), Reason::of(error)))?;
+        ensure_directory(locking)?;
         Ok(Self { held: Mutex::new(vec![taken(&of_thin_pool(thin_pool), locking)?]) })
     }
 
@@ -48,8 +48,7 @@ impl PoolLock {
     /// For a doctor. `None`: a daemon serves the pool.
     pub(super) fn try_take_unused(thin_pool: &Lv, id: &PoolId) -> Result<Option<Self>> {
         let locking = || format!("lock pool {id}");
-        file::ensure_private_directory(Path::new(DIRECTORY))
-            .map_err(|error| Error::failed(locking(), Reason::of(error)))?;
+        ensure_directory(locking)?;
         let mut held = Vec::new();
         for path in [of_thin_pool(thin_pool), of_id(id)] {
             match file::try_lock(&path) {
@@ -72,15 +71,21 @@ pub(super) fn commands_lock(id: &PoolId) -> PathBuf {
     Path::new(DIRECTORY).join(format!("orlop-{id}.commands"))
 }
 
+/// The same for those that make a pool in this thin pool.
+pub(super) fn making_lock(group: &Group, thin_pool: &str) -> PathBuf {
+    Path::new(DIRECTORY).join(format!("orlop-{}-{thin_pool}.making", group.uuid))
+}
+
 /// Where a reader of the thin pool's metadata says that it has reserved it.
 pub(super) fn reader_marker(id: &PoolId) -> PathBuf {
     Path::new(DIRECTORY).join(format!("orlop-{id}.reader"))
 }
 
-/// `Unreachable` if one does not end: it waits for a disk, or for another command.
-pub(super) fn wait_for_commands(pool: &str, id: &PoolId) -> Result<()> {
+/// For those that lock this file. `Unreachable` if one does not end: it waits for a disk, or for another command.
+pub(super) fn wait_for_commands(pool: &str, file: &Path) -> Result<()> {
     let waiting = || format!("open pool {pool}");
-    match tool::all_ended_within(COMMANDS_TIMEOUT, &commands_lock(id)) {
+    ensure_directory(waiting)?;
+    match tool::all_ended_within(COMMANDS_TIMEOUT, file) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::unreachable(
             waiting(),
@@ -89,6 +94,11 @@ pub(super) fn wait_for_commands(pool: &str, id: &PoolId) -> Result<()> {
         )),
         Err(error) => Err(Error::failed(waiting(), Reason::of(error))),
     }
+}
+
+fn ensure_directory(doing: impl Fn() -> String) -> Result<()> {
+    file::ensure_private_directory(Path::new(DIRECTORY))
+        .map_err(|error| Error::failed(doing(), Reason::of(error)))
 }
 
 fn of_thin_pool(thin_pool: &Lv) -> PathBuf {

@@ -32,7 +32,7 @@ fn commands_of_an_earlier_daemon_are_waited_for() {
     let lvm = std::sync::Arc::new(bed.lvm());
     let id: PoolId = format!("{:08x}", std::process::id() + (1 << 24)).parse().unwrap();
     lvm.lock_commands(&commands_lock(&id));
-    wait_for_commands("p", &id).unwrap();
+    wait_for_commands("p", &commands_lock(&id)).unwrap();
     // As if it were a command before it.
     let held = std::fs::File::create(bed.lock_file()).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
@@ -46,7 +46,7 @@ fn commands_of_an_earlier_daemon_are_waited_for() {
     }
     drop(held);
     changing.join().unwrap().unwrap();
-    wait_for_commands("p", &id).unwrap();
+    wait_for_commands("p", &commands_lock(&id)).unwrap();
     std::fs::remove_file(commands_lock(&id)).unwrap();
     assert_ne!(id, pool_id());
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use orlop_model::{Catalogue, ContentSource, Draft, Error, Provisioner};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::lvm::pool_lock::commands_lock;
+use crate::lvm::pool_lock::{commands_lock, making_lock};
 use crate::lvm::testbed::{MIB, TestPool, Testbed};
 use crate::lvm::{LvmPool, LvmPoolConfig};
 
@@ -126,4 +126,24 @@ fn pool_is_absent_while_a_command_of_an_earlier_daemon_runs() {
     assert!(absent.to_string().contains("is still running"), "{absent}");
     drop(command);
     LvmPool::open(pool.bed.config(false)).unwrap();
+}
+
+/// A pool that was made twice at the same time would have two headers.
+#[test]
+fn pool_that_an_earlier_daemon_is_making_is_not_made_again() {
+    let Some(bed) = Testbed::with_devices(1) else { return };
+    bed.create_thin_pool("tp", 64 * MIB);
+    let report = bed.lvm().report().unwrap();
+    let file = making_lock(&report.group, "tp");
+    let command = File::create(&file).unwrap();
+    flock(&command, FlockOperation::LockShared).unwrap();
+    let opened = std::thread::scope(|scope| {
+        let opening = scope.spawn(|| LvmPool::open(bed.config(true)).unwrap());
+        std::thread::sleep(Duration::from_secs(3));
+        bed.run("lvchange", &["--addtag", "orlop1:pool:89abcdef", &bed.lvm().group().lv(&"tp")]);
+        drop(command);
+        opening.join().unwrap()
+    });
+    assert_eq!(opened.info.id.to_string(), "89abcdef");
+    std::fs::remove_file(file).unwrap();
 }
