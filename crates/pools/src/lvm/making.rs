@@ -10,7 +10,7 @@ use orlop_sys::rand::random_bytes;
 use super::commands::Lvm;
 use super::extension::{Extension, MOST_METADATA};
 use super::layout::{pool_tag, word_tag};
-use super::report::{GroupReport, LvKind};
+use super::report::{GroupReport, Lv, LvKind};
 use super::thick_layout;
 use super::thin_status::WhenFull;
 
@@ -130,7 +130,7 @@ impl Making<'_> {
     pub(super) fn ensure_made(&self, report: &GroupReport) -> Result<bool> {
         let making = || format!("make the thin pool of pool {}", self.pool);
         let there = report.lv(self.thin_pool);
-        if there.is_some_and(|lv| lv.kind() != LvKind::Thick || !lv.tags.contains(&begun_tag())) {
+        if there.is_some_and(|lv| !is_begun(lv)) {
             return Ok(false);
         }
         let plan = match there {
@@ -240,6 +240,11 @@ impl Plan {
     fn sizes(&self) -> [String; 3] {
         [self.data, self.metadata, self.chunk].map(|bytes| format!("{bytes}b"))
     }
+}
+
+/// Is it the data of a thin pool that a start has begun to make?
+pub(super) fn is_begun(lv: &Lv) -> bool {
+    lv.kind() == LvKind::Thick && lv.tags.contains(&begun_tag())
 }
 
 /// Of a logical volume that is to become a part of the thin pool, and holds nothing.

@@ -16,7 +16,7 @@ use super::devices::{LinearDevices, ensure_nodes, refresh_suspended, resume_susp
 use super::extension::Extension;
 use super::health::LvmHealth;
 use super::layout::{GroupName, OwnTag, own_tag, pool_tag};
-use super::making::{Making, NewThinPool};
+use super::making::{Making, NewThinPool, is_begun};
 use super::owner::OwnerTags;
 use super::pool_lock::{PoolLock, commands_lock, making_lock, reader_marker, wait_for_commands};
 use super::provisioner::LvmProvisioner;
@@ -191,13 +191,13 @@ fn ensure_made(config: &LvmPoolConfig, lvm: &Arc<Lvm>, report: &GroupReport) -> 
     making.ensure_made(report)
 }
 
-/// Is there nothing of the thin pool's name yet, and may it be made?
+/// Is there nothing of the thin pool's name yet, or what an interrupted start has made of it, and may it be made?
 pub(super) fn would_make(
     config: &LvmPoolConfig,
     lvm: &Arc<Lvm>,
     report: &GroupReport,
 ) -> Result<bool> {
-    let is_wanted = config.create && report.lv(&config.thin_pool).is_none();
+    let is_wanted = config.create && report.lv(&config.thin_pool).is_none_or(is_begun);
     if is_wanted {
         check_not_renamed(config, lvm, report)?;
     }

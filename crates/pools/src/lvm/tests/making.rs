@@ -56,6 +56,8 @@ fn thin_pool_on_a_raid_is_made_also_after_a_crash() {
     let first = ["--type", "raid1", "--mirrors", "1", "--size", "100m", "--name", "tp"];
     let first = [&first[..], &["--addtag", "orlop1:making", &bed.group]].concat();
     bed.run("lvcreate", &first);
+    assert_eq!(LvmPool::id_of(&config).unwrap(), None, "the next start makes it");
+    assert!(LvmPool::inspect(&config, &"n1".parse().unwrap()).unwrap().is_none());
     let pool = Pool::open(bed, config);
     assert_eq!(pool.opened.lvm.report().unwrap().lv("tp").unwrap().size, 100 * MIB);
     assert_eq!(status(&pool).when_full, WhenFull::Queue);
