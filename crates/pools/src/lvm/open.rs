@@ -97,9 +97,11 @@ impl LvmPool {
         wait_for_commands(&config.name, &commands_lock(&id))?;
         lvm.lock_commands(&commands_lock(&id));
         refresh_suspended(&lvm, &report, &config.thin_pool)?;
-        ensure_active(&config, &lvm)?;
+        // In no report of before is what commands of the earlier daemon did.
+        let report = ensure_active(&config, &lvm)?;
         Self::of_parts(
             &lvm,
+            &report,
             PoolInfo { id, name: config.name.clone(), topology: config.topology.clone() },
             lock,
             config,
@@ -109,14 +111,13 @@ impl LvmPool {
     /// Each component is built on those before it. What an earlier daemon has not finished is removed.
     fn of_parts(
         lvm: &Arc<Lvm>,
+        report: &GroupReport,
         info: PoolInfo,
         lock: PoolLock,
         config: LvmPoolConfig,
     ) -> Result<Self> {
-        // Once more: what commands of the earlier daemon did is in no report of before.
-        let report = lvm.report()?;
-        let thin_pool = thin_pool(&config, &report)?;
-        let catalogue = &Arc::new(LvmCatalogue::load(lvm, &info.id, &report, thin_pool));
+        let thin_pool = thin_pool(&config, report)?;
+        let catalogue = &Arc::new(LvmCatalogue::load(lvm, &info.id, report, thin_pool));
         catalogue.log_unusable();
         catalogue.remove_unfinished();
         let owner = OwnerTags::load(lvm, thin_pool);
@@ -150,12 +151,13 @@ impl LvmPool {
     }
 }
 
-/// After a reboot it may not be, and its usage is not known then. Its volumes are activated when they are attached.
-fn ensure_active(config: &LvmPoolConfig, lvm: &Lvm) -> Result<()> {
+/// After a reboot it may not be, and its usage is not known then. Its volumes are activated when they are attached. Returns
+/// what LVM reports now.
+fn ensure_active(config: &LvmPoolConfig, lvm: &Lvm) -> Result<Arc<GroupReport>> {
     let report = lvm.report()?;
     let thin_pool = thin_pool(config, &report)?;
     if thin_pool.is_active() {
-        return Ok(());
+        return Ok(report);
     }
     let lv = lvm.group().lv(&thin_pool.name);
     let done = lvm.change(|| opening(config), "lvchange", &["--activate", "y", &lv]);
@@ -166,7 +168,8 @@ fn ensure_active(config: &LvmPoolConfig, lvm: &Lvm) -> Result<()> {
             true => Error::unreachable(opening(config), Reason::of(error)),
             false => error,
         }
-    })
+    })?;
+    lvm.report()
 }
 
 /// The thin pool, or its pool header.
