@@ -22,8 +22,8 @@ use coverage::Coverage;
 use each_crash_point::EachCrashPoint;
 use pool::Kind;
 use scenarios::{
-    attaching, copying, creating, encrypting, group_snapshots, growing, publishing, staging,
-    volume_groups,
+    attaching, changed_blocks, copying, creating, encrypting, group_snapshots, growing, publishing,
+    staging, volume_groups,
 };
 
 /// The long version: everything on every kind of pool, and every start hindered.
@@ -96,6 +96,7 @@ mod lvm {
         needs_device_mapper, Kind::Lvm;
         creating_and_deleting: creating::all;
         snapshots_and_copies: copying::all;
+        changed_blocks: changed_blocks::all;
         group_snapshots: group_snapshots::all;
         volume_groups: volume_groups::all;
         attaching_and_limits: attaching::all;
@@ -105,6 +106,15 @@ mod lvm {
         publishing_and_back: publishing::all;
         inline_volumes: publishing::inline;
         growing_and_reclaiming: growing::all;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn first_start_of_a_pool() {
+        needs_device_mapper!();
+        for has_thin_pool in [false, true] {
+            starting::first_start_in_a_volume_group(has_thin_pool).await;
+        }
+        tally::show();
     }
 }
 

@@ -92,6 +92,14 @@ impl Pool {
         }
     }
 
+    /// For a reader of changed blocks.
+    pub(crate) fn has_reserved_metadata(&self) -> bool {
+        match self {
+            Self::Image(_) | Self::Encrypted(_) => false,
+            Self::Lvm(group) => group.has_reserved_metadata(),
+        }
+    }
+
     /// The file of a volume in an image pool.
     pub(crate) fn volume_data(&self, id: &str) -> PathBuf {
         match self {

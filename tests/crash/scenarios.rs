@@ -1,6 +1,7 @@
 //! Operations, by what they are about.
 
 pub(crate) mod attaching;
+pub(crate) mod changed_blocks;
 pub(crate) mod copying;
 pub(crate) mod creating;
 pub(crate) mod encrypting;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use orlop_tests::{Daemon, Launch, MIB, Pattern, PoolFs, TestPool, block};
+use orlop_tests::{Daemon, GIB, Launch, LvmSize, MIB, Pattern, PoolFs, TestLvm, TestPool, block};
 use rustix::process::Signal;
 
 use crate::fixture::CrashControl;
@@ -49,16 +49,8 @@ pub(crate) async fn first_start_of_a_pool(fs: PoolFs, managed: bool) {
     let site = Site::new(fs, managed);
     let mut number = 0;
     loop {
-        let mut daemon = site.launch(number).idle();
-        site.crash_control.end_after(number);
-        let ended = daemon.try_restart().await.is_some();
-        if ended {
-            tally::ended_at(
-                &site.crash_control.take_crash_place().expect("an end that was asked for"),
-            );
-            assert_eq!(daemon.try_restart().await, None, "no start after {number} effects");
-        }
-        site.crash_control.disarm();
+        let (mut daemon, ended) =
+            second_start(&site.crash_control, site.launch(number), number).await;
         assert_usable(&daemon).await;
         assert_private(&site.root(number));
         daemon.terminate();
@@ -71,6 +63,55 @@ pub(crate) async fn first_start_of_a_pool(fs: PoolFs, managed: bool) {
         number += 1;
     }
     assert!(number > 10, "a pool is made in {number} effects");
+    drop(operations);
+}
+
+/// A daemon that serves, after one that has ended after so many effects. `false`: it has fewer.
+async fn second_start(
+    crash_control: &CrashControl,
+    launch: Launch,
+    effects: usize,
+) -> (Daemon, bool) {
+    let mut daemon = launch.idle();
+    crash_control.end_after(effects);
+    let ended = daemon.try_restart().await.is_some();
+    if ended {
+        tally::ended_at(&crash_control.take_crash_place().expect("an end that was asked for"));
+        assert_eq!(daemon.try_restart().await, None, "no start after {effects} effects");
+    }
+    crash_control.disarm();
+    (daemon, ended)
+}
+
+/// As [`first_start_of_a_pool`], in a volume group: the thin pool is made, or is there and becomes a pool.
+pub(crate) async fn first_start_in_a_volume_group(has_thin_pool: bool) {
+    let name = if has_thin_pool { "first-start-thin-pool" } else { "first-start-volume-group" };
+    let operations = TalliedOperation::begin(name);
+    let group = TestLvm::in_memory(LvmSize { thin: GIB, free: 4 * GIB });
+    let crash_control = CrashControl::new(group.memory().join("crash"));
+    let mut number = 0;
+    loop {
+        let thin_pool = format!("made-{number}");
+        if has_thin_pool {
+            let make = ["lvcreate", "--type", "thin-pool", "--size", "256m", "--name", &thin_pool];
+            group.lvm(&[&make[..], &[&group.group]].concat());
+        }
+        let launch = crash_control.configure(in_memory(group.launch(), &group.memory()));
+        let launch = launch
+            .env("ORLOP_LVM_THIN_POOL", &thin_pool)
+            .env("ORLOP_LVM_SIZE", "256MiB")
+            .env("ORLOP_RUN_DIR", group.memory().join(format!("run-{number}")));
+        let (mut daemon, ended) = second_start(&crash_control, launch, number).await;
+        assert_usable(&daemon).await;
+        daemon.terminate();
+        group.lvm(&["lvremove", &format!("{}/{thin_pool}", group.group)]);
+        if !ended {
+            break;
+        }
+        number += 1;
+    }
+    let least = if has_thin_pool { 2 } else { 4 };
+    assert!(number >= least, "a pool is made in {number} effects");
     drop(operations);
 }
 

@@ -205,13 +205,22 @@ impl TestLvm {
         format!("{}/{THIN_POOL}", self.group)
     }
 
-    /// What of the thin pool's data is in use, as the kernel counts it.
-    pub fn used_bytes(&self) -> u64 {
+    /// Of `START LENGTH thin-pool TRANSACTION METADATA DATA RESERVED ...`, as the kernel has it.
+    fn status_word(&self, index: usize) -> String {
         let status = dmsetup(&["status", &format!("{}-{THIN_POOL}-tpool", self.group)]);
-        // START LENGTH thin-pool TRANSACTION METADATA DATA ...
-        let data = status.split_whitespace().nth(5).expect("the data of a thin pool");
+        status.split_whitespace().nth(index).expect("the status of a thin pool").to_owned()
+    }
+
+    /// What of the thin pool's data is in use.
+    pub fn used_bytes(&self) -> u64 {
+        let data = self.status_word(5);
         let chunks: u64 = data.split_once('/').expect("used and all").0.parse().expect("a number");
         chunks * CHUNK
+    }
+
+    /// For readers of the thin pool's metadata, by whatever program.
+    pub fn has_reserved_metadata(&self) -> bool {
+        self.status_word(6) != "-"
     }
 
     /// As long as it is held, each command of LVM on the volume group waits.
