@@ -25,7 +25,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use orlop_sys::{file, tool};
-use orlop_tests::{Client, Code, expect_code};
+use orlop_tests::{Client, Code};
 
 /// Far more than anything here takes; reached only by what never happens.
 const TIMEOUT: Duration = Duration::from_secs(60);
