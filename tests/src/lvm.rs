@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use orlop_sys::device_mapper::MappedDevice;
 use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::tool;
 use rustix::fs::FlockOperation;
@@ -260,14 +261,14 @@ impl Drop for TestLvm {
 
 /// Names of all devices of device-mapper; `NAME (suspended)` of those that are.
 pub fn mapped_devices() -> Vec<String> {
-    let fields =
-        ["info", "--columns", "--noheadings", "--separator", " ", "--options", "name,suspended"];
-    let listed = dmsetup(&fields);
-    let name = |line: &str| {
-        let (name, state) = line.trim().split_once(' ')?;
-        Some(if state == "Suspended" { format!("{name}{SUSPENDED}") } else { name.to_owned() })
+    let found = orlop_sys::device_mapper::named("").expect("list the devices of device-mapper");
+    let name = |device: MappedDevice| {
+        let state = format!("/sys/dev/block/{}:{}/dm/suspended", device.major, device.minor);
+        // One that is gone since is left out, or is not suspended.
+        let is_suspended = std::fs::read_to_string(state).is_ok_and(|state| state.trim() == "1");
+        if is_suspended { format!("{}{SUSPENDED}", device.name) } else { device.name }
     };
-    listed.lines().filter_map(name).collect()
+    found.into_iter().map(name).collect()
 }
 
 #[track_caller]
