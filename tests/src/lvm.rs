@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -228,9 +229,16 @@ impl TestLvm {
     pub fn lock(&self) -> LvmLock {
         let path = Path::new("/run/lock/lvm").join(format!("V_{}", self.group));
         std::fs::create_dir_all("/run/lock/lvm").expect("make the directory of LVM's locks");
-        let file = File::options().create(true).append(true).open(path).expect("open LVM's lock");
-        rustix::fs::flock(&file, FlockOperation::LockExclusive).expect("take LVM's lock");
-        LvmLock(file)
+        loop {
+            let file = File::options().create(true).append(true).open(&path);
+            let file = file.expect("open LVM's lock");
+            rustix::fs::flock(&file, FlockOperation::LockExclusive).expect("take LVM's lock");
+            // A command that ends removes the file that it had locked.
+            let locked = file.metadata().expect("look at LVM's lock").ino();
+            if std::fs::metadata(&path).is_ok_and(|there| there.ino() == locked) {
+                return LvmLock(file);
+            }
+        }
     }
 }
 

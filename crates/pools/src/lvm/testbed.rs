@@ -7,6 +7,7 @@ mod test_pool;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,6 +20,7 @@ use orlop_model::{
 };
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::tool;
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use super::commands::Lvm;
@@ -118,9 +120,19 @@ impl Testbed {
         }
     }
 
-    /// Where lvm has a lock while it changes the volume group.
-    pub(super) fn lock_file(&self) -> PathBuf {
-        self.directory.path().join("locks").join(format!("V_{}", self.group))
+    /// As long as the file is open, each command on the volume group waits.
+    pub(super) fn lock(&self) -> File {
+        let path = self.directory.path().join("locks").join(format!("V_{}", self.group));
+        loop {
+            let file = File::options().create(true).append(true).open(&path).unwrap();
+            flock(&file, FlockOperation::LockExclusive).unwrap();
+            // A command that ends removes the file that it had locked.
+            let is_there = std::fs::metadata(&path)
+                .is_ok_and(|there| there.ino() == file.metadata().unwrap().ino());
+            if is_there {
+                return file;
+            }
+        }
     }
 
     /// As an operator, and successfully.

@@ -1,9 +1,6 @@
 //! What real LVM answers.
 
-use std::fs::File;
 use std::time::Duration;
-
-use rustix::fs::{FlockOperation, flock};
 
 use super::*;
 use crate::lvm::testbed::{EXTENT, LIMIT, Testbed};
@@ -151,8 +148,7 @@ fn group_of_another_machine_is_absent() {
 #[test]
 fn lvm_that_waits_is_an_error_after_a_time() {
     let Some(bed) = Testbed::new(1) else { return };
-    let lock = File::options().create(true).append(true).open(bed.lock_file()).unwrap();
-    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let lock = bed.lock();
 
     let impatient =
         Lvm::new(bed.group.parse().unwrap(), &bed.settings(), Duration::from_millis(200));
@@ -163,7 +159,7 @@ fn lvm_that_waits_is_an_error_after_a_time() {
     let held = not_waiting.report().unwrap_err();
     assert!(matches!(held, Error::Busy { .. }), "{held}");
 
-    flock(&lock, FlockOperation::Unlock).unwrap();
+    drop(lock);
     bed.lvm().report().unwrap();
 }
 

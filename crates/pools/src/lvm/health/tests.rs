@@ -1,11 +1,9 @@
 //! In the guest of tests/guest, as volumes have to become devices.
 
-use std::fs::File;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use orlop_model::{Health, HealthReason, Pool};
-use rustix::fs::{FlockOperation, flock};
 
 use super::*;
 use crate::lvm::device_mapper;
@@ -99,8 +97,7 @@ fn probe_waits_for_a_command_behind_a_report_that_does_not_end() {
 
 fn assert_probe_waits(is_behind_a_report: bool) {
     let Some(pool) = TestPool::new(64 * MIB) else { return };
-    let held = File::create(pool.bed.lock_file()).unwrap();
-    flock(&held, FlockOperation::LockExclusive).unwrap();
+    let held = pool.bed.lock();
     std::thread::scope(|scope| {
         if is_behind_a_report {
             scope.spawn(|| pool.opened.lvm.report());

@@ -34,8 +34,7 @@ fn commands_of_an_earlier_daemon_are_waited_for() {
     lvm.lock_commands(&commands_lock(&id));
     wait_for_commands("p", &commands_lock(&id)).unwrap();
     // As if it were a command before it.
-    let held = std::fs::File::create(bed.lock_file()).unwrap();
-    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let held = bed.lock();
     let waits = std::sync::Arc::clone(&lvm);
     let lv = lvm.group().as_str().to_owned();
     let changing = std::thread::spawn(move || {
