@@ -130,7 +130,7 @@ mod encrypted {
         first_stages: staging::first;
         other_stages: staging::others;
         publishing_and_back: publishing::all;
-        growing_and_reclaiming: growing::all;
+        growing_and_reclaiming: growing::of_encrypted;
     }
 }
 

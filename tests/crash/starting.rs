@@ -89,6 +89,7 @@ pub(crate) async fn first_start_in_a_volume_group(has_thin_pool: bool) {
     let operations = TalliedOperation::begin(name);
     let group = TestLvm::in_memory(LvmSize { thin: GIB, free: 4 * GIB });
     let crash_control = CrashControl::new(group.memory().join("crash"));
+    let step = if crate::sample().is_some() { 5 } else { 1 };
     let mut number = 0;
     loop {
         let thin_pool = format!("made-{number}");
@@ -108,7 +109,7 @@ pub(crate) async fn first_start_in_a_volume_group(has_thin_pool: bool) {
         if !ended {
             break;
         }
-        number += 1;
+        number += step;
     }
     let least = if has_thin_pool { 2 } else { 4 };
     assert!(number >= least, "a pool is made in {number} effects");

@@ -26,6 +26,18 @@ struct Publish {
     back: bool,
 }
 
+impl Publish {
+    async fn publish(&self, fixture: &Fixture, node: &OnNode) -> Answer<()> {
+        let request = v1::NodePublishVolumeRequest {
+            readonly: self.readonly,
+            // A reader of an encrypted volume gets another mapping, which takes the key.
+            secrets: node.secrets.clone(),
+            ..node.publish_request()
+        };
+        fixture.client().node_publish(request).await
+    }
+}
+
 impl Scenario for Publish {
     type State = OnNode;
 
@@ -57,11 +69,11 @@ impl Scenario for Publish {
         node
     }
 
-    async fn call(&self, _: &Fixture, node: &OnNode) -> Answer<()> {
+    async fn call(&self, fixture: &Fixture, node: &OnNode) -> Answer<()> {
         if self.back {
             return node.unpublish().await;
         }
-        node.publish_at(&node.target, self.readonly).await
+        self.publish(fixture, node).await
     }
 
     async fn holds(&self, _: &Fixture, node: &OnNode) {
@@ -76,10 +88,10 @@ impl Scenario for Publish {
         assert_eq!(written.is_err(), self.readonly, "{written:?}");
     }
 
-    async fn roll_back(&self, _: &Fixture, node: &OnNode) {
+    async fn roll_back(&self, fixture: &Fixture, node: &OnNode) {
         match self.back {
             false => settled("unpublish", || node.unpublish()).await,
-            true => settled("publish", || node.publish_at(&node.target, self.readonly)).await,
+            true => settled("publish", || self.publish(fixture, node)).await,
         }
     }
 
