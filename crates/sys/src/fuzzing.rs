@@ -6,11 +6,12 @@ use std::path::Path;
 use crate::ceph::directory::{CephDecoder, encode};
 use crate::filesystem::btrfs::{self, SUPERBLOCK_BYTES};
 use crate::filesystem::ext4::Ext4Superblock;
-use crate::filesystem::signature::{Signature, classify, is_zero};
+use crate::filesystem::signature::{Signature, classify};
 use crate::loopdev::{LoopDevice, parse_device_number};
 use crate::mounts::mountinfo::{self, MountEntry};
 use crate::mounts::{FsOption, MountOptions};
 use crate::thaw_helper::messages::Message;
+use crate::zeroes::is_zero;
 use crate::{cgroup_io, rbd_export, tool};
 
 /// As many entries as lines that parse, and each, written as the kernel writes it, is read back as

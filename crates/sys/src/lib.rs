@@ -44,5 +44,6 @@ mod testbed;
 pub mod thaw_helper;
 pub mod thin_pool;
 pub mod tool;
+mod zeroes;
 
 pub use error::{CallError, Error, Result};

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{Advice, fadvise};
 
 use crate::error::{Context, Error, Result};
-use crate::filesystem::signature::is_zero;
+use crate::zeroes::is_zero;
 
 const MAGIC: &[u8] = b"LUKS\xba\xbe\0\x02";
 /// As text, ended by zeroes.

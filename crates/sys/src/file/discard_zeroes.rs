@@ -10,6 +10,7 @@ use rustix::fs::{OFlags, fsync};
 use crate::abi;
 use crate::error::{Context, Error, Result};
 use crate::resolve::open_existing;
+use crate::zeroes::is_zero;
 
 /// More in one call would keep the process from ending for as long as the device takes.
 const LONGEST_DISCARD: u64 = 1 << 30;
@@ -30,7 +31,7 @@ pub fn discard_zeroes(device: &Path, unit: u64) -> Result<()> {
         let read = &mut buffer[..taken];
         file.read_exact_at(read, offset).on("read", device)?;
         let end = offset.saturating_add(u64::try_from(taken).unwrap_or(u64::MAX));
-        match read.iter().all(|byte| *byte == 0) {
+        match is_zero(read) {
             true if zeroes.end == offset => zeroes.end = end,
             true => {
                 discard(&file, device, &zeroes)?;

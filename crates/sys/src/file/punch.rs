@@ -9,6 +9,7 @@ use rustix::io::retry_on_intr;
 
 use super::copy::{length_of, next_data, next_hole};
 use crate::error::{Context, Result};
+use crate::zeroes::is_zero;
 
 const BLOCK: usize = 4096;
 const READ_CHUNK: usize = 256 * BLOCK;
@@ -55,11 +56,6 @@ fn punch_in_data(file: &File, data: Range<u64>) -> Result<u64> {
     }
     zeroes.finish(file)?;
     Ok(zeroes.punched)
-}
-
-fn is_zero(block: &[u8]) -> bool {
-    const ZEROES: [u8; BLOCK] = [0; BLOCK];
-    ZEROES.starts_with(block)
 }
 
 struct ZeroRun {

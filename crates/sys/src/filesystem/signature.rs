@@ -7,6 +7,7 @@ use super::FsKind;
 use super::btrfs;
 use super::ext4::Ext4Superblock;
 use crate::error::{Context, Error, Result};
+use crate::zeroes::is_zero;
 
 pub(super) const HEAD: u64 = 1 << 20;
 pub(super) const TAIL: u64 = 64 << 10;
@@ -100,10 +101,6 @@ fn find_xfs(head: &[u8]) -> Option<Signature> {
 fn find_btrfs(head: &[u8]) -> Option<Signature> {
     let uuid = btrfs::fsid(head.get(btrfs::FIRST_SUPERBLOCK..)?)?;
     Some(Signature::Filesystem { kind: FsKind::Btrfs, uuid, needs_check: false })
-}
-
-pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
 }
 
 pub(super) fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
