@@ -13,8 +13,9 @@ use super::layout::GroupName;
 
 const DMSETUP: &str = "dmsetup";
 const SECTOR: u64 = 512;
-/// In milliseconds: a device that LVM has just made has no table, and so no state, for a moment.
-const TABLE_PAUSES: [u64; 7] = [1, 5, 20, 50, 100, 200, 400];
+/// In milliseconds. While the first volume is made, LVM puts the thin pool below another name: for a moment there is
+/// neither, or a device without a table, which has no state, or another device.
+const RENAMING_PAUSES: [u64; 7] = [1, 5, 20, 50, 100, 200, 400];
 /// Of the metadata (`THIN_METADATA_BLOCK_SIZE`).
 const METADATA_BLOCK: u64 = 4096;
 
@@ -159,10 +160,14 @@ impl ThinPoolDevice {
 
     /// `None`: it is not active.
     pub(super) fn status(&self) -> Result<Option<ThinStatus>> {
-        // While the first volume is made, LVM renames the device: neither name, or another device, may be found then.
-        match self.status_now() {
-            Ok(None) | Err(Error::Failed { .. }) => self.status_now(),
-            found => found,
+        let mut pauses = RENAMING_PAUSES.into_iter();
+        loop {
+            match (self.status_now(), pauses.next()) {
+                (Ok(None) | Err(Error::Failed { .. }), Some(pause)) => {
+                    std::thread::sleep(Duration::from_millis(pause));
+                }
+                (found, _) => return found,
+            }
         }
     }
 
@@ -177,17 +182,9 @@ impl ThinPoolDevice {
 
     fn status_of(&self, name: &str) -> Result<Option<ThinStatus>> {
         let reading = || format!("read the state of the thin pool {name}");
-        let mut pauses = TABLE_PAUSES.into_iter();
-        loop {
-            let text = self.text_of(reading, name)?;
-            match (text.as_deref().map(str::trim), pauses.next()) {
-                (Some(""), Some(pause)) => std::thread::sleep(Duration::from_millis(pause)),
-                (text, _) => {
-                    let parsed = text.map(str::parse).transpose();
-                    return parsed.map_err(|reason: String| Error::failed(reading(), reason));
-                }
-            }
-        }
+        let text = self.text_of(reading, name)?;
+        let parsed = text.map(|text| text.trim().parse()).transpose();
+        parsed.map_err(|reason: String| Error::failed(reading(), reason))
     }
 
     /// How much of a thin volume's device is mapped, as of now. `None`: it is not active.

@@ -1,5 +1,7 @@
+use orlop_sys::tool;
+
 use super::*;
-use crate::lvm::testbed::MIB;
+use crate::lvm::testbed::{LIMIT, MIB, Testbed};
 
 fn parse(line: &str) -> std::result::Result<ThinStatus, String> {
     line.parse()
@@ -60,4 +62,28 @@ fn what_a_thin_volume_has_mapped_is_read() {
     for line in ["", "0 65536 thin", "0 65536 thin Fail", "0 65536 linear 256", "0 65536 thin -"] {
         assert!(mapped_bytes(line).is_err(), "{line}");
     }
+}
+
+/// LVM renames it while it makes the first volume.
+#[test]
+fn a_device_that_is_away_for_a_moment_is_waited_for() {
+    const AWAY: Duration = Duration::from_millis(500);
+    let Some(bed) = Testbed::with_devices(1) else { return };
+    bed.create_thin_pool("tp", 16 * MIB);
+    let group: GroupName = bed.group.parse().unwrap();
+    let device = ThinPoolDevice::new(&group, "tp", LIMIT);
+    let rename = |from: &str, to: &str| {
+        tool::run("dmsetup", ["rename", from, to]).unwrap();
+    };
+    let (name, elsewhere) = (group.device_name("tp"), group.device_name("elsewhere"));
+    rename(&name, &elsewhere);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(AWAY);
+            rename(&elsewhere, &name);
+        });
+        assert_eq!(device.status().unwrap().map(|status| status.mode), Some(Mode::Writable));
+    });
+    bed.run("lvchange", &["--activate", "n", &group.lv(&"tp")]);
+    assert_eq!(device.status().unwrap(), None);
 }
