@@ -149,8 +149,7 @@ impl LvmCapacity {
         match provisioning {
             Provisioning::Thin => {
                 let room = self.recent_room()?;
-                let is_short = room.thin_shortage().is_some();
-                Ok(pool_capacity(if is_short { 0 } else { room.promisable() }))
+                Ok(pool_capacity(room.available()))
             }
             Provisioning::Thick => self.available_for(&LvmLayout::default()),
         }
@@ -161,7 +160,9 @@ impl LvmCapacity {
         let room = self.recent_room()?;
         let has_disks = usize::try_from(layout.disks()).is_ok_and(|it| it <= room.group.disks);
         Ok(pool_capacity(match room.area_shortage() {
-            None if has_disks => thick_layout::bytes_in(layout, room.group.free, room.group.extent),
+            None if has_disks && room.group.is_complete => {
+                thick_layout::bytes_in(layout, room.group.free, room.group.extent)
+            }
             None | Some(_) => 0,
         }))
     }
@@ -169,10 +170,6 @@ impl LvmCapacity {
     pub(super) fn space(&self) -> Result<PoolSpace> {
         let room = self.recent_room()?;
         let reserved = lock(&self.reserved).thin;
-        let available = match room.thin_shortage() {
-            Some(_) => 0,
-            None => room.promisable(),
-        };
         Ok(PoolSpace {
             size: Some(room.thin.data.size),
             free: Some(room.thin.data.free()),
@@ -185,7 +182,7 @@ impl LvmCapacity {
             overcommit_percent: Some(self.limits.overcommit_percent),
             metadata_size: Some(room.thin.metadata.size),
             metadata_used: Some(room.thin.metadata.used),
-            available,
+            available: room.available(),
         })
     }
 
@@ -345,6 +342,7 @@ impl LvmCapacity {
             area: report.group.metadata_area / METADATA_AREA_SHARE,
             area_free: report.group.metadata_area_free,
             disks: report.disks.len(),
+            is_complete: report.group.missing_disks == 0,
             foreign: foreign_bytes(&report, &self.thin_pool),
         };
         *lock(&self.group) = Some((since, group));

@@ -23,6 +23,8 @@ pub(super) struct GroupRoom {
     pub(super) area_free: u64,
     /// How many physical volumes it has.
     pub(super) disks: usize,
+    /// None of them is missing. LVM makes nothing otherwise.
+    pub(super) is_complete: bool,
     /// The sizes of volumes of others in the thin pool.
     pub(super) foreign: u128,
 }
@@ -64,6 +66,14 @@ impl Room {
     /// Also by enlarging the thin pool.
     pub(super) fn promisable(&self) -> u64 {
         self.promisable_now().max(self.promisable_of(self.extended))
+    }
+
+    /// What a thin volume may have that is made now.
+    pub(super) fn available(&self) -> u64 {
+        match self.group.is_complete && self.thin_shortage().is_none() {
+            true => self.promisable(),
+            false => 0,
+        }
     }
 
     /// By how much the thin pool would have to grow, so that so much more could be promised.

@@ -21,6 +21,7 @@ fn room() -> Room {
             area: 512 << 10,
             area_free: 400 << 10,
             disks: 2,
+            is_complete: true,
             foreign: 0,
         },
     }
@@ -45,6 +46,14 @@ fn with_area(area_free: u64) -> Room {
 }
 
 const THICK: Demand = Demand::Thick { extents: 80 * MIB, disks: 2 };
+
+#[test]
+fn nothing_is_available_while_a_disk_is_missing() {
+    assert_eq!(room().available(), room().promisable());
+    assert!(room().available() > 0);
+    let group = GroupRoom { is_complete: false, ..room().group };
+    assert_eq!(Room { group, ..room() }.available(), 0);
+}
 
 fn refusal(room: Room, demand: Demand) -> String {
     match room.check("p", demand) {
