@@ -218,8 +218,8 @@ fn check_not_renamed(config: &LvmPoolConfig, lvm: &Arc<Lvm>, report: &GroupRepor
         Some(lv) => Err(Error::failed(
             opening(config),
             format!(
-                "the volume group {group} has no thin pool {configured}, and its thin pool {found} was served as this \
-                 pool; correct the configuration, or rename it by `lvrename {group} {found} {configured}`",
+                "the volume group {group} has no pool of Orlop in a thin pool {configured}, and its thin pool {found} was \
+                 served as this pool; correct the configuration, or rename it by `lvrename {group} {found} {configured}`",
                 group = config.group,
                 configured = config.thin_pool,
                 found = lv.name
@@ -266,7 +266,7 @@ pub(super) fn thin_pool<'a>(config: &LvmPoolConfig, report: &'a GroupReport) -> 
 
 fn read_or_write_header(
     config: &LvmPoolConfig,
-    lvm: &Lvm,
+    lvm: &Arc<Lvm>,
     report: &GroupReport,
     thin_pool: &Lv,
 ) -> Result<PoolId> {
@@ -292,6 +292,7 @@ fn read_or_write_header(
             ),
         ));
     }
+    check_not_renamed(config, lvm, report)?;
     let random = random_bytes().map_err(|error| Error::failed(making(), Reason::of(error)))?;
     let id = PoolId::from_random(random);
     tracing::warn!(

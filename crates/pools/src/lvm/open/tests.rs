@@ -56,3 +56,16 @@ fn thin_pool_that_does_not_zero_is_refused() {
     bed.run("lvchange", &["--zero", "y", &lv]);
     LvmPool::open(bed.config(true)).unwrap();
 }
+
+#[test]
+fn thin_pool_in_the_place_of_one_that_was_renamed_is_refused() {
+    let Some(bed) = Testbed::with_devices(1) else { return };
+    bed.create_thin_pool("tp", 64 * MIB);
+    let id = LvmPool::open(bed.config(true)).unwrap().info.id.clone();
+    bed.run("lvrename", &[&bed.group, "tp", "elsewhere"]);
+    bed.create_thin_pool("tp", 64 * MIB);
+    assert!(refusal(&bed, true).contains("lvrename"));
+    bed.run("lvremove", &[&bed.lvm().group().lv(&"tp")]);
+    bed.run("lvrename", &[&bed.group, "elsewhere", "tp"]);
+    assert_eq!(LvmPool::open(bed.config(true)).unwrap().info.id, id);
+}

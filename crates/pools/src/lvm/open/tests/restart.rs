@@ -145,7 +145,7 @@ fn renamed_group_and_thin_pool_are_served_under_their_new_names() {
     pool.opened.close();
     pool.bed.run("lvrename", &[&pool.bed.group, "tp", "pool"]);
     let missing = LvmPool::open(pool.bed.config(true)).unwrap_err().to_string();
-    assert!(missing.contains("has no thin pool tp, and its thin pool pool was"), "{missing}");
+    assert!(missing.contains("a thin pool tp, and its thin pool pool was"), "{missing}");
     let mut config = pool.bed.config(false);
     config.thin_pool = "pool".to_owned();
     let opened = LvmPool::open(config).unwrap();
