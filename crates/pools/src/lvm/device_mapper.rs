@@ -136,13 +136,14 @@ impl FoundDevice {
         Ok(sectors.saturating_mul(SECTOR))
     }
 
-    /// Have all devices that it shows parts of a UUID of device-mapper that begins so?
-    pub(super) fn shows_only(&self, uuid_prefix: &str) -> bool {
-        let mut below = fs::read_dir(self.sysfs.join("slaves")).into_iter().flatten().flatten();
-        below.all(|it| {
-            let uuid = fs::read_to_string(it.path().join("dm/uuid"));
-            uuid.is_ok_and(|uuid| uuid.starts_with(uuid_prefix))
-        })
+    /// Does it show parts of one device of device-mapper, which has that name, and a UUID that begins so?
+    pub(super) fn shows_only(&self, uuid_prefix: &str, name: &str) -> bool {
+        let below = fs::read_dir(self.sysfs.join("slaves")).into_iter().flatten().flatten();
+        let below: Vec<PathBuf> = below.map(|it| it.path()).collect();
+        let [it] = below.as_slice() else { return false };
+        let read = |attribute: &str| fs::read_to_string(it.join("dm").join(attribute));
+        read("uuid").is_ok_and(|uuid| uuid.starts_with(uuid_prefix))
+            && read("name").is_ok_and(|found| found.trim_end() == name)
     }
 }
 

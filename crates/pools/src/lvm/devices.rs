@@ -73,16 +73,16 @@ impl LinearDevices {
         })
     }
 
-    /// The device, if it shows a logical volume of this volume group.
+    /// The device, if it shows the logical volume.
     fn find(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<FoundDevice>> {
         let name = access.mapped_name(id);
         let Some(found) = device_mapper::find(&name)? else { return Ok(None) };
-        match found.shows_only(&self.uuid_prefix) {
+        match found.shows_only(&self.uuid_prefix, &self.lvm.group().device_name(&id.to_string())) {
             true => Ok(Some(found)),
             false => Err(Error::precondition(format!(
-                "cannot use volume {id}: the device {} shows something else than a logical volume of {}: a copy of \
-                 the volume group is in use, or it was replaced; unmount what is on it and remove it with `dmsetup \
-                 remove {name}`",
+                "cannot use volume {id}: the device {} shows something else than the logical volume {}: that was \
+                 renamed or replaced, or a copy of the volume group is in use; rename it back, or unmount what is on \
+                 the device and remove it with `dmsetup remove {name}`",
                 found.device.path.display(),
                 self.lvm.group()
             ))),

@@ -248,3 +248,20 @@ fn logical_volumes_that_lvm_suspended_are_resumed() {
     open.write_all_at(&[1; 4096], 0).unwrap();
     open.sync_all().unwrap();
 }
+
+#[test]
+fn device_on_another_logical_volume_is_not_taken_for_the_volume() {
+    let Some(pool) = Attached::new() else { return };
+    pool.bed.create_lv("other", 2, &[]);
+    let other = pool.bed.lvm().group().lv(&"other");
+    pool.bed.run("lvchange", &["--activate", "y", &other]);
+    let path = pool.bed.lvm().group().device_path("other").display().to_string();
+    let name = DeviceAccess::ReadWrite.mapped_name(&pool.id);
+    for table in [format!("0 8 linear {path} 0"), "0 8 zero".to_owned()] {
+        orlop_sys::tool::run("dmsetup", ["create", &name, "--table", &table]).unwrap();
+        let attached = pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite);
+        orlop_sys::tool::run("dmsetup", ["remove", &name]).unwrap();
+        assert!(matches!(&attached, Err(Error::Precondition(_))), "{attached:?}");
+    }
+    pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+}
