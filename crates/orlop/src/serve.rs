@@ -348,6 +348,7 @@ fn set_thaw_helper(config: &mut Config) {
             }
             PoolConfig::Lvm(lvm) => {
                 lvm.thaw_helper = Some(thaw_helper::command(config.log.format));
+                lvm.suspend_limit = config.freeze_limit;
             }
             PoolConfig::Rbd(_) => {}
         }

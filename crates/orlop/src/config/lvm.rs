@@ -89,6 +89,7 @@ pub(super) fn lvm(
         extension,
         // The daemon that serves it starts one.
         thaw_helper: None,
+        suspend_limit: LvmPoolConfig::SUSPEND_LIMIT,
         lvm_settings: String::new(),
     })
 }
@@ -111,6 +112,7 @@ pub(crate) fn thin_pool_at(place: &str, config: &Config) -> Result<LvmPoolConfig
         new_thin_pool: NewThinPool::default(),
         extension: None,
         thaw_helper: None,
+        suspend_limit: LvmPoolConfig::SUSPEND_LIMIT,
         lvm_settings: String::new(),
     })
 }

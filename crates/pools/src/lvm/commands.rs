@@ -11,13 +11,15 @@ mod shared_report;
 mod turns;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result};
 use orlop_sys::tool::{self, Ended, Queries};
 
-use super::failure::{cannot, exported, refused};
+use super::failure::{cannot, exported, is_refused_lock, refused};
 use super::layout::GroupName;
 use super::report::{self, GroupReport};
 use crate::poison::lock;
@@ -31,6 +33,14 @@ const LVM: &str = "lvm";
 const RECENT: Duration = Duration::from_secs(15);
 /// Commands of LVM wait for each other, and one of them takes far less.
 const LONGEST_COMMAND: Duration = Duration::from_secs(15);
+/// How long other programs may keep the volume group locked while writers wait for a copy. LVM's own commands take far less,
+/// but one that asks a question keeps the lock until it is answered.
+const LONGEST_LOCKED: Duration = Duration::from_secs(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// For a command that writers wait for: without the lock it ends at once.
+const WITHOUT_WAITING: &str = " global/wait_for_locks=0";
+/// LVM reads the labels of all devices where it is given no choice, and a read of one that is suspended waits.
+const PASSING_OVER_SUSPENDED: &str = " devices/ignore_suspended_devices=1";
 
 #[derive(Debug)]
 pub(super) struct Lvm {
@@ -41,6 +51,10 @@ pub(super) struct Lvm {
     reports: SharedReport,
     turns: Turns,
     changes: Progress,
+    /// How many devices this process has suspended.
+    suspended: AtomicUsize,
+    /// Since when a command that did not wait for the volume group's lock was refused it.
+    locked_since: Mutex<Option<Instant>>,
     /// Has a lock by each command that changes something, also after the end of this process.
     commands_lock: Mutex<Option<PathBuf>>,
 }
@@ -56,6 +70,8 @@ impl Lvm {
             reports: SharedReport::default(),
             turns: Turns::default(),
             changes: Progress::default(),
+            suspended: AtomicUsize::new(0),
+            locked_since: Mutex::default(),
             commands_lock: Mutex::default(),
         }
     }
@@ -104,7 +120,8 @@ impl Lvm {
     }
 
     fn query(&self, choice: Option<&str>) -> Result<Ended> {
-        let arguments = self.with_settings(report::arguments(self.group.as_str()), choice);
+        let settings = self.settings_for(choice, Lock::Awaited);
+        let arguments = with(&settings, report::arguments(self.group.as_str()), choice);
         let _turn = self.turns.begin_report();
         self.queries.run(LVM, arguments).map_err(cannot(|| self.reading()))
     }
@@ -129,13 +146,41 @@ impl Lvm {
         command: &str,
         arguments: &[S],
     ) -> Result<()> {
+        self.change_with(Lock::Awaited, doing, command, arguments)
+    }
+
+    /// The same of a command that writers wait for: it goes before those that are waiting here. If another program keeps the
+    /// volume group locked, it is `Busy`, and nothing was done.
+    pub(super) fn change_while_writers_wait<S: AsRef<str>>(
+        &self,
+        doing: impl Fn() -> String,
+        command: &str,
+        arguments: &[S],
+    ) -> Result<()> {
+        self.change_with(Lock::Tried, doing, command, arguments)
+    }
+
+    fn change_with<S: AsRef<str>>(
+        &self,
+        waiting: Lock,
+        doing: impl Fn() -> String,
+        command: &str,
+        arguments: &[S],
+    ) -> Result<()> {
         let mut all = vec![command, "--yes"];
         all.extend(arguments.iter().map(AsRef::as_ref));
+        let run = |choice: Option<&str>| match waiting {
+            Lock::Awaited => self.run_in_turn(&all, choice),
+            Lock::Tried => self.run_first(&all, choice),
+        };
         let choice = self.disks.choice();
-        let mut ended = self.run_change(&all, choice.as_deref()).map_err(cannot(&doing))?;
-        if !ended.status.success() && choice.is_some() && self.has_other_disks_than(&choice) {
-            let choice = self.disks.choice();
-            ended = self.run_change(&all, choice.as_deref()).map_err(cannot(&doing))?;
+        let mut ended = run(choice.as_deref()).map_err(cannot(&doing))?;
+        if !ended.status.success()
+            && !is_refused_lock(&ended)
+            && choice.is_some()
+            && self.has_other_disks_than(&choice)
+        {
+            ended = run(self.disks.choice().as_deref()).map_err(cannot(&doing))?;
         }
         if !ended.status.success() {
             return Err(refused(doing, &ended));
@@ -146,17 +191,50 @@ impl Lvm {
         Ok(())
     }
 
-    fn run_change(&self, all: &[&str], choice: Option<&str>) -> orlop_sys::Result<Ended> {
-        let arguments = self.with_settings(all.to_vec(), choice);
+    fn run_in_turn(&self, all: &[&str], choice: Option<&str>) -> orlop_sys::Result<Ended> {
         // First: what it waits for, such as a report that was asked for before, may not end either.
-        let under_way = self.changes.begin();
-        let turn = self.turns.begin_change();
+        let _under_way = self.changes.begin();
+        let _turn = self.turns.begin_change();
+        self.run_change(all, choice, Lock::Awaited)
+    }
+
+    fn run_first(&self, all: &[&str], choice: Option<&str>) -> orlop_sys::Result<Ended> {
+        let _under_way = self.changes.begin();
+        let _turn = self.turns.begin_urgent();
+        loop {
+            let ended = self.run_change(all, choice, Lock::Tried)?;
+            let is_locked = !ended.status.success() && is_refused_lock(&ended);
+            let gives_up = self.is_locked_for_long(is_locked);
+            if !is_locked || gives_up {
+                return Ok(ended);
+            }
+            thread::sleep(RETRY_INTERVAL);
+        }
+    }
+
+    /// Of all commands that were refused the lock since one got it, so that those that come later do not begin anew.
+    fn is_locked_for_long(&self, is_locked: bool) -> bool {
+        let mut since = lock(&self.locked_since);
+        if !is_locked {
+            *since = None;
+            return false;
+        }
+        since.get_or_insert_with(Instant::now).elapsed() > LONGEST_LOCKED
+    }
+
+    fn run_change(
+        &self,
+        all: &[&str],
+        choice: Option<&str>,
+        waiting: Lock,
+    ) -> orlop_sys::Result<Ended> {
+        let settings = self.settings_for(choice, waiting);
+        let arguments = with(&settings, all.to_vec(), choice);
         let commands_lock = lock(&self.commands_lock).clone();
         let ended = match commands_lock {
             Some(file) => tool::run_to_end_locking(&file, LVM, arguments),
             None => tool::run_to_end(LVM, arguments),
         };
-        drop((turn, under_way));
         self.reports.forget();
         ended
     }
@@ -171,14 +249,46 @@ impl Lvm {
         self.changes.wait(LONGEST_COMMAND);
     }
 
-    fn with_settings<'a>(
-        &'a self,
-        arguments: Vec<&'a str>,
-        choice: Option<&'a str>,
-    ) -> impl Iterator<Item = &'a str> {
-        let choice = choice.into_iter().flat_map(|disks| ["--devices", disks]);
-        arguments.into_iter().chain(choice).chain(["--config", &self.settings])
+    /// Until it is dropped, this process has a device suspended.
+    pub(super) fn note_suspended(&self) -> SuspendedNote<'_> {
+        self.suspended.fetch_add(1, Ordering::SeqCst);
+        SuspendedNote(&self.suspended)
     }
+
+    fn settings_for(&self, choice: Option<&str>, waiting: Lock) -> String {
+        let has_suspended = self.suspended.load(Ordering::SeqCst) > 0;
+        let waiting = match waiting {
+            Lock::Awaited => "",
+            Lock::Tried => WITHOUT_WAITING,
+        };
+        let passing_over =
+            if choice.is_none() && has_suspended { PASSING_OVER_SUSPENDED } else { "" };
+        [&self.settings, waiting, passing_over].concat()
+    }
+}
+
+/// Does a command wait until it has the lock of the volume group?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    Awaited,
+    Tried,
+}
+
+pub(super) struct SuspendedNote<'a>(&'a AtomicUsize);
+
+impl Drop for SuspendedNote<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn with<'a>(
+    settings: &'a str,
+    arguments: Vec<&'a str>,
+    choice: Option<&'a str>,
+) -> impl Iterator<Item = &'a str> {
+    let choice = choice.into_iter().flat_map(|disks| ["--devices", disks]);
+    arguments.into_iter().chain(choice).chain(["--config", settings])
 }
 
 #[cfg(test)]

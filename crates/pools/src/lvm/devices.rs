@@ -38,6 +38,8 @@ pub(super) struct LinearDevices {
     /// What device-mapper's UUIDs of logical volumes of this volume group begin with.
     uuid_prefix: String,
     helper: Option<Arc<ThawHelper>>,
+    /// How long a device may be suspended.
+    suspend_limit: Duration,
 }
 
 impl std::fmt::Debug for LinearDevices {
@@ -62,7 +64,7 @@ impl LinearDevices {
         catalogue: &Arc<LvmCatalogue>,
         pool: &PoolId,
         group: &Group,
-        helper: Option<ThawHelper>,
+        (helper, suspend_limit): (Option<ThawHelper>, Duration),
     ) -> Arc<Self> {
         Arc::new(Self {
             lvm: Arc::clone(lvm),
@@ -70,6 +72,7 @@ impl LinearDevices {
             pool: pool.clone(),
             uuid_prefix: uuid_prefix(group),
             helper: helper.map(Arc::new),
+            suspend_limit,
         })
     }
 
@@ -84,7 +87,7 @@ impl LinearDevices {
                  renamed or replaced, or a copy of the volume group is in use; rename it back, or unmount what is on \
                  the device and remove it with `dmsetup remove {name}`",
                 found.device.path.display(),
-                self.lvm.group()
+                self.lvm.group().lv(id)
             ))),
         }
     }
@@ -206,7 +209,8 @@ impl LinearDevices {
             None => Ok(None),
             Some(found) => {
                 let name = DeviceAccess::ReadWrite.mapped_name(id);
-                SuspendedDevice::suspend(name, found.device.path, self.helper.as_ref()).map(Some)
+                let (path, helper) = (found.device.path, self.helper.as_ref());
+                SuspendedDevice::suspend(name, path, helper, self.suspend_limit).map(Some)
             }
         }
     }

@@ -119,6 +119,11 @@ pub(super) fn refused(doing: impl FnOnce() -> String, ended: &Ended) -> Error {
     explained(doing(), Cause::of(&complaints), &said)
 }
 
+/// Was the volume group's lock refused to a command that does not wait for it? Then it has done nothing.
+pub(super) fn is_refused_lock(ended: &Ended) -> bool {
+    Cause::of(&complaints(&ended.stderr)) == Cause::LockHeld
+}
+
 /// lvm has reported on a volume group that it would change nothing in.
 pub(super) fn exported(doing: String) -> Error {
     explained(doing, Cause::Exported, "the volume group is exported")

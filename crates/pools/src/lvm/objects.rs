@@ -159,18 +159,36 @@ impl<R: TaggedRecord> Objects<R> {
         self.create(id, LvTags::draft(), arguments)
     }
 
+    /// The same of a copy, whose source's writers wait for it.
+    pub(super) fn create_copy(&self, id: &R::Id, arguments: &[&str]) -> Result<()> {
+        let arguments = self.prepare(id, &LvTags::draft(), arguments)?;
+        let creating = || format!("create {} {id}", R::KIND);
+        let done = self.lvm.change_while_writers_wait(creating, "lvcreate", &arguments);
+        self.note_created(id, LvTags::draft(), done)
+    }
+
     /// The same of one that needs no more than to be created: it is there with its record, or not at all.
     pub(super) fn create_whole(&self, record: &R, arguments: &[&str]) -> Result<()> {
         self.create(record.id(), LvTags::whole(&tags_of(RECORD, record)?), arguments)
     }
 
     fn create(&self, id: &R::Id, tags: LvTags, arguments: &[&str]) -> Result<()> {
+        let arguments = self.prepare(id, &tags, arguments)?;
+        let done = self.lvm.change(|| format!("create {} {id}", R::KIND), "lvcreate", &arguments);
+        self.note_created(id, tags, done)
+    }
+
+    /// The arguments of `lvcreate`.
+    fn prepare(&self, id: &R::Id, tags: &LvTags, arguments: &[&str]) -> Result<Vec<String>> {
         self.ensure_name_is_free(id)?;
-        let name = id.to_string();
-        let mut all = vec!["--name", &name];
-        all.extend(tags.iter().flat_map(|tag| ["--addtag", tag]));
-        all.extend(arguments);
-        self.run(id, || format!("create {} {id}", R::KIND), "lvcreate", &all)?;
+        let name = ["--name".to_owned(), id.to_string()];
+        let tags = tags.iter().flat_map(|tag| ["--addtag", tag]);
+        let rest = tags.chain(arguments.iter().copied()).map(str::to_owned);
+        Ok(name.into_iter().chain(rest).collect())
+    }
+
+    fn note_created(&self, id: &R::Id, tags: LvTags, done: Result<()>) -> Result<()> {
+        self.note_failure(id, done)?;
         write(&self.entries).insert(id.clone(), Entry::of_tags(id, tags));
         Ok(())
     }
@@ -251,7 +269,6 @@ impl<R: TaggedRecord> Objects<R> {
         Ok(())
     }
 
-    /// Of a command that failed it is not known what it did.
     fn run(
         &self,
         id: &R::Id,
@@ -259,15 +276,20 @@ impl<R: TaggedRecord> Objects<R> {
         command: &str,
         arguments: &[&str],
     ) -> Result<()> {
-        let done = self.lvm.change(doing, command, arguments);
-        if done.is_err() {
-            match self.lvm.report() {
+        self.note_failure(id, self.lvm.change(doing, command, arguments))
+    }
+
+    /// Of a command that failed it is not known what it did, unless it had no lock.
+    fn note_failure(&self, id: &R::Id, done: Result<()>) -> Result<()> {
+        match &done {
+            Ok(()) | Err(Error::Busy { .. }) => {}
+            Err(_) => match self.lvm.report() {
                 Ok(report) => self.take_in(id, &report),
                 Err(error) => tracing::warn!(
                     kind = R::KIND, %id, %error,
                     "cannot find out what a failed command of LVM has done; what is known is what was before it"
                 ),
-            }
+            },
         }
         done
     }

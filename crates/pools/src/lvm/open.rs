@@ -48,11 +48,16 @@ pub struct LvmPoolConfig {
     pub extension: Option<Extension>,
     /// The process that resumes what is suspended for a snapshot, should this one be killed.
     pub thaw_helper: Option<HelperCommand>,
+    /// The longest that a group snapshot may keep a volume suspended.
+    pub suspend_limit: Duration,
     /// lvm.conf's, which come before the file; empty but for tests.
     pub lvm_settings: String,
 }
 
 impl LvmPoolConfig {
+    /// Unless the operator chooses another one.
+    pub const SUSPEND_LIMIT: Duration = Duration::from_secs(60);
+
     pub(super) fn lvm(&self) -> Result<Lvm> {
         let group: GroupName = self.group.parse()?;
         Ok(Lvm::new(group, &self.lvm_settings, REPORT_LIMIT))
@@ -130,8 +135,8 @@ impl LvmPool {
         let name = &thin_pool.name;
         let capacity = &LvmCapacity::new(lvm, catalogue, &info.name, name, limits);
         capacity.warn_of_when_full();
-        let helper = config.thaw_helper.map(ThawHelper::new);
-        let devices = &LinearDevices::new(lvm, catalogue, &info.id, &report.group, helper);
+        let suspending = (config.thaw_helper.map(ThawHelper::new), config.suspend_limit);
+        let devices = &LinearDevices::new(lvm, catalogue, &info.id, &report.group, suspending);
         let watch = PoolWatch::start(&info.name, capacity)?;
         Ok(Self {
             provisioner: LvmProvisioner::new(lvm, catalogue, capacity, devices, name),

@@ -24,6 +24,7 @@ use super::capacity::{Demand, LvmCapacity};
 use super::catalogue::LvmCatalogue;
 use super::commands::Lvm;
 use super::devices::LinearDevices;
+use super::health::missing_disks;
 use group_snapshot_draft::LvmGroupSnapshotDraft;
 use snapshot_draft::LvmSnapshotDraft;
 use volume_draft::LvmVolumeDraft;
@@ -76,6 +77,14 @@ impl LvmProvisioner {
         record.capacity_bytes = bytes;
         self.catalogue.volume_objects().replace(&record)?;
         Ok(record)
+    }
+
+    /// Are all disks of the volume group there? LVM changes nothing otherwise.
+    fn check_complete(&self, doing: impl Fn() -> String) -> Result<()> {
+        match missing_disks(&self.lvm, &*self.lvm.report()?) {
+            None => Ok(()),
+            Some(problem) => Err(Error::unreachable(doing(), problem.message)),
+        }
     }
 
     /// LVM grows in extents, and refuses what would change nothing.

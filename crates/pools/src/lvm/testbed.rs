@@ -116,6 +116,7 @@ impl Testbed {
             new_thin_pool: NewThinPool { size: ThinPoolSize::Bytes(0), ..NewThinPool::default() },
             extension: None,
             thaw_helper: None,
+            suspend_limit: LIMIT,
             lvm_settings: self.settings(),
         }
     }

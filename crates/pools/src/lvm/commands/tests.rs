@@ -174,3 +174,32 @@ fn one_disk_that_is_there_twice_is_refused() {
     assert!(twice.to_string().contains("vgimportclone"), "{twice}");
     bed.pull_disk();
 }
+
+/// A program that asks a question keeps the lock until it is answered.
+#[test]
+fn command_that_writers_wait_for_gives_up_a_lock() {
+    let Some(bed) = Testbed::new(1) else { return };
+    bed.create_lv(NAME, 1, &[]);
+    let lvm = bed.lvm();
+    let lv = lvm.group().lv(&NAME);
+    let add = |tag| {
+        lvm.change_while_writers_wait(
+            || "add a tag".to_owned(),
+            "lvchange",
+            &["--addtag", tag, &lv],
+        )
+    };
+    let lock = bed.lock();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| change(&lvm, "lvchange", &["--addtag", "waits", &lv]));
+        let refused = add("first").unwrap_err();
+        assert!(matches!(refused, Error::Busy { .. }), "{refused}");
+        let refused = add("second").unwrap_err();
+        assert!(matches!(refused, Error::Busy { .. }), "{refused}");
+        assert!(!waiting.is_finished(), "others wait as long as it takes");
+        drop(lock);
+        waiting.join().unwrap().unwrap();
+    });
+    add("third").unwrap();
+    assert_eq!(lvm.report().unwrap().lv(NAME).unwrap().tags, ["third", "waits"]);
+}

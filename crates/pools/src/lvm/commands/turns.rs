@@ -2,10 +2,10 @@
 //!
 //! LVM lets those that change a volume group go before those that read it, so under many changes no report would ever come
 //! to an end. Here a change waits for the reports that were asked for before it. And as changes wait for each other anyway,
-//! only a few processes do so at a time.
+//! only a few processes do so at a time. A change that writers of volumes wait for is urgent: nothing is begun before it ends.
 
 use std::collections::BTreeSet;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::poison::lock;
 
@@ -24,21 +24,32 @@ struct State {
     next: u64,
     reports: BTreeSet<u64>,
     changes: usize,
+    /// Of changes that are under way, or wait for another one.
+    urgent: usize,
+    is_urgent_running: bool,
 }
 
 /// Until it is dropped.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
-    /// Of a report.
-    number: Option<u64>,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// With its number.
+    Report(u64),
+    Change,
+    Urgent,
 }
 
 impl Turns {
     pub(super) fn begin_report(&self) -> Turn<'_> {
-        let mut state = lock(&self.state);
+        let state = lock(&self.state);
+        let mut state = self.wait_while(state, |state| state.urgent > 0);
         let number = state.take_number();
         state.reports.insert(number);
-        Turn { turns: self, number: Some(number) }
+        Turn { turns: self, kind: Kind::Report(number) }
     }
 
     pub(super) fn begin_change(&self) -> Turn<'_> {
@@ -46,11 +57,28 @@ impl Turns {
         let number = state.take_number();
         let must_wait = |state: &mut State| {
             let is_behind = state.reports.first().is_some_and(|first| *first < number);
-            is_behind || state.changes >= MOST_CHANGES
+            is_behind || state.changes >= MOST_CHANGES || state.urgent > 0
         };
-        state = self.changed.wait_while(state, must_wait).unwrap_or_else(PoisonError::into_inner);
+        state = self.wait_while(state, must_wait);
         state.changes += 1;
-        Turn { turns: self, number: None }
+        Turn { turns: self, kind: Kind::Change }
+    }
+
+    /// One at a time. What is under way is not waited for: it may wait for a lock that another program has.
+    pub(super) fn begin_urgent(&self) -> Turn<'_> {
+        let mut state = lock(&self.state);
+        state.urgent += 1;
+        state = self.wait_while(state, |state| state.is_urgent_running);
+        state.is_urgent_running = true;
+        Turn { turns: self, kind: Kind::Urgent }
+    }
+
+    fn wait_while<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        must_wait: impl FnMut(&mut State) -> bool,
+    ) -> MutexGuard<'a, State> {
+        self.changed.wait_while(state, must_wait).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -64,9 +92,13 @@ impl State {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.turns.state);
-        match self.number {
-            Some(number) => drop(state.reports.remove(&number)),
-            None => state.changes -= 1,
+        match self.kind {
+            Kind::Report(number) => drop(state.reports.remove(&number)),
+            Kind::Change => state.changes -= 1,
+            Kind::Urgent => {
+                state.urgent -= 1;
+                state.is_urgent_running = false;
+            }
         }
         self.turns.changed.notify_all();
     }

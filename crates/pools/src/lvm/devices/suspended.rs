@@ -1,11 +1,15 @@
 //! Devices that are suspended while snapshots of several volumes are taken: writes to them wait.
 //!
-//! The call resumes them. If the daemon is killed, its thaw helper does; if there is none, the next start.
+//! The call resumes them, or a thread when it takes too long. If the daemon is killed, its thaw helper does; if there is
+//! none, the next start.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use orlop_model::{PoolId, Result};
+use orlop_model::{Error, PoolId, Reason, Result};
 use orlop_sys::thaw_helper::ThawHelper;
 
 use super::super::commands::Lvm;
@@ -13,12 +17,23 @@ use super::super::device_mapper;
 use super::super::layout::is_of_tag;
 use super::super::report::{GroupReport, Lv};
 use super::prefix;
+use crate::poison::lock;
 
-/// Resumed when dropped.
+/// A device that is resumed when this is dropped, or when it has been suspended for too long: a command of LVM that hangs
+/// must not keep writers waiting.
 pub(in crate::lvm) struct SuspendedDevice {
+    device: Arc<Suspended>,
+    /// Dropped, it ends the thread that waits for the limit.
+    ended: Option<Sender<()>>,
+    watch: Option<JoinHandle<()>>,
+}
+
+struct Suspended {
     name: String,
     path: PathBuf,
     helper: Option<Arc<ThawHelper>>,
+    /// One of both resumes it.
+    is_over: Mutex<bool>,
 }
 
 impl SuspendedDevice {
@@ -26,30 +41,77 @@ impl SuspendedDevice {
         name: String,
         path: PathBuf,
         helper: Option<&Arc<ThawHelper>>,
+        limit: Duration,
     ) -> Result<Self> {
         // Before it is suspended: it is resumed even if it is not known whether it is.
-        let suspended = Self { name, path, helper: helper.map(Arc::clone) };
-        if let Some(helper) = &suspended.helper {
-            warn_without_helper(helper.register(&suspended.path));
+        let device =
+            Suspended { name, path, helper: helper.map(Arc::clone), is_over: Mutex::default() };
+        let mut suspended = Self { device: Arc::new(device), ended: None, watch: None };
+        let device = &suspended.device;
+        if let Some(helper) = &device.helper {
+            warn_without_helper(helper.register(&device.path));
         }
-        device_mapper::suspend(&suspended.name)?;
+        device_mapper::suspend(&device.name)?;
+        let (ended, end) = mpsc::channel();
+        let device = Arc::clone(device);
+        let watching = move || {
+            if end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) && device.resume() {
+                tracing::error!(
+                    device = device.name,
+                    seconds = limit.as_secs(),
+                    "resumed a volume that was suspended for a snapshot for too long: a command of LVM does not end"
+                );
+            }
+        };
+        let watch = thread::Builder::new().name("suspended".to_owned()).spawn(watching);
+        let watch = watch.map_err(|error| Error::failed("start a thread", Reason::of(error)))?;
+        (suspended.ended, suspended.watch) = (Some(ended), Some(watch));
         Ok(suspended)
+    }
+
+    /// Was it suspended the whole time? It is not any more.
+    pub(in crate::lvm) fn resume(mut self) -> bool {
+        let in_time = self.device.resume();
+        self.end_watch();
+        in_time
+    }
+
+    fn end_watch(&mut self) {
+        drop(self.ended.take());
+        if let Some(watch) = self.watch.take()
+            && watch.join().is_err()
+        {
+            tracing::error!("the thread that limits how long a device is suspended has panicked");
+        }
     }
 }
 
 impl Drop for SuspendedDevice {
     fn drop(&mut self) {
+        self.device.resume();
+        self.end_watch();
+    }
+}
+
+impl Suspended {
+    /// `false`: it was resumed before.
+    fn resume(&self) -> bool {
+        let mut is_over = lock(&self.is_over);
+        if std::mem::replace(&mut *is_over, true) {
+            return false;
+        }
         if let Err(error) = device_mapper::resume(&self.name) {
             tracing::error!(
                 device = self.name,
                 %error,
                 "cannot resume a device that was suspended for a snapshot: writes to it wait; `dmsetup resume` ends that"
             );
-            return;
+            return true;
         }
         if let Some(helper) = &self.helper {
             warn_without_helper(helper.unregister(&self.path));
         }
+        true
     }
 }
 

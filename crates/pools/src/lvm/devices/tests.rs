@@ -7,7 +7,7 @@ use orlop_model::{Provisioner, VolumeRecord};
 
 use super::*;
 use crate::lvm::LvmPool;
-use crate::lvm::testbed::{MIB, Testbed, volume};
+use crate::lvm::testbed::{LIMIT, MIB, Testbed, volume};
 
 /// A pool with one volume, which is detached when it goes out of scope.
 struct Attached {
@@ -247,6 +247,50 @@ fn logical_volumes_that_lvm_suspended_are_resumed() {
     let open = File::options().write(true).open(&device.path).unwrap();
     open.write_all_at(&[1; 4096], 0).unwrap();
     open.sync_all().unwrap();
+}
+
+/// A thread that waits for a command of LVM cannot do it.
+#[test]
+fn volume_that_is_suspended_for_too_long_is_resumed() {
+    let Some(pool) = Attached::new() else { return };
+    let device = pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+    let name = DeviceAccess::ReadWrite.mapped_name(&pool.id);
+    let suspended = || device_mapper::suspended(&prefix(&pool.opened.info.id)).unwrap().len();
+    let in_time = SuspendedDevice::suspend(name.clone(), device.path.clone(), None, LIMIT).unwrap();
+    assert_eq!(suspended(), 1);
+    assert!(in_time.resume());
+    assert_eq!(suspended(), 0);
+
+    let limit = Duration::from_millis(100);
+    let too_long = SuspendedDevice::suspend(name, device.path.clone(), None, limit).unwrap();
+    // Waits until it is resumed.
+    let open = File::options().write(true).open(&device.path).unwrap();
+    open.write_all_at(&[1; 4096], 0).unwrap();
+    open.sync_all().unwrap();
+    assert_eq!(suspended(), 0);
+    assert!(!too_long.resume());
+}
+
+/// Where LVM is given no choice of disks it reads the labels of all, and would wait for that of the suspended volume.
+#[test]
+fn lvm_passes_over_volumes_that_are_suspended() {
+    let Some(pool) = Attached::new() else { return };
+    let device = pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+    // Not all of the machine: those of other tests would be held open.
+    let all = [pool.bed.disk(0), device.path.display().to_string()]
+        .map(|path| format!("\"a|^{path}$|\","))
+        .concat();
+    let all = format!("{} devices/filter=[{all}\"r|.*|\"] devices/hints=none", pool.bed.settings());
+    let limit = Duration::from_secs(20);
+    let lvm = || Lvm::new(pool.bed.group.parse().unwrap(), &all, limit);
+    let guard = pool.devices().suspend(&pool.id).unwrap();
+    let (unaware, aware) = (lvm(), lvm());
+    let note = aware.note_suspended();
+    let reports = [unaware.report().map(drop), aware.report().map(drop)];
+    drop((note, guard));
+    assert!(matches!(reports[0], Err(Error::Unreachable { .. })), "{:?}", reports[0]);
+    assert!(reports[1].is_ok(), "{:?}", reports[1]);
+    assert!(device.path.exists());
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::time::SystemTime;
 
-use orlop_model::{Draft, GroupSnapshotRecord, NewGroupSnapshot, Result};
+use orlop_model::{Draft, Error, GroupSnapshotRecord, NewGroupSnapshot, Result};
 
 use super::LvmProvisioner;
 use super::snapshot_draft::LvmSnapshotDraft;
@@ -26,6 +26,8 @@ impl LvmGroupSnapshotDraft {
     pub(super) fn begin(pool: &LvmProvisioner, new: &NewGroupSnapshot) -> Result<Self> {
         // A damaged group keeps its name until an operator has inspected it.
         pool.catalogue.group_snapshot_records().get(&new.id)?;
+        // LVM would refuse the first copy, when all writers wait.
+        pool.check_complete(|| format!("take group snapshot {}", new.id))?;
         let draft = |member| LvmSnapshotDraft::begin(pool, member, Some(&new.id));
         Ok(Self {
             pool: pool.clone(),
@@ -43,6 +45,7 @@ impl Draft<GroupSnapshotRecord> for LvmGroupSnapshotDraft {
         if !self.progress.try_begin()? {
             return Ok(());
         }
+        let noted = self.pool.lvm.note_suspended();
         let suspend = |member: &LvmSnapshotDraft| member.suspend_source();
         let suspended: Vec<Option<SuspendedDevice>> =
             self.members.iter().map(suspend).collect::<Result<_>>()?;
@@ -52,7 +55,16 @@ impl Draft<GroupSnapshotRecord> for LvmGroupSnapshotDraft {
             member.note_captured(now);
             member.copy()?;
         }
-        drop(suspended);
+        let in_time: Vec<bool> =
+            suspended.into_iter().flatten().map(SuspendedDevice::resume).collect();
+        drop(noted);
+        if in_time.contains(&false) {
+            return Err(Error::failed(
+                format!("take group snapshot {}", self.record.id),
+                "LVM took longer than volumes may be suspended (ORLOP_FREEZE_LIMIT_SECONDS), so their copies are not of one \
+                 instant; the kernel log and `ps` may show what it waited for",
+            ));
+        }
         self.progress.end();
         Ok(())
     }

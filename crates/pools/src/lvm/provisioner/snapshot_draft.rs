@@ -58,7 +58,7 @@ impl LvmSnapshotDraft {
     pub(super) fn copy(&mut self) -> Result<()> {
         let origin = self.pool.lvm.group().lv(&self.record.source);
         let arguments = [&["--snapshot", "--permission", "r"], &INACTIVE[..], &[&origin]].concat();
-        self.pool.catalogue.snapshot_objects().create_draft(&self.record.id, &arguments)?;
+        self.pool.catalogue.snapshot_objects().create_copy(&self.record.id, &arguments)?;
         self.progress = Progress::Captured;
         Ok(())
     }

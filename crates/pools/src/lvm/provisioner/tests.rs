@@ -148,6 +148,21 @@ fn group_snapshot_is_there_with_all_its_members_or_not_at_all() {
     assert_eq!(pool.opened.catalogue.snapshots(None, 0).unwrap(), []);
 }
 
+/// LVM would refuse to copy the first one while writers of all wait.
+#[test]
+fn no_volume_is_suspended_while_a_disk_is_missing() {
+    let Some(mut pool) = Pool::new(64 * MIB) else { return };
+    let source = pool.create("a", 8 * MIB);
+    let new = pool.new_group("g", &[&source]);
+    drop(pool.provisioner().begin_group_snapshot(&new).unwrap());
+    // One that the pool's settings do not let LVM see.
+    let disk = pool.bed.plug_in_new();
+    pool.bed.run("vgextend", &[&pool.bed.group, &disk]);
+    let begun = pool.provisioner().begin_group_snapshot(&new).map(drop);
+    pool.bed.run("vgreduce", &[&pool.bed.group, &disk]);
+    assert!(matches!(begun, Err(Error::Unreachable { .. })), "{begun:?}");
+}
+
 #[test]
 fn dropped_drafts_leave_nothing() {
     let Some(pool) = Pool::new(64 * MIB) else { return };

@@ -88,7 +88,7 @@ impl Draft<VolumeRecord> for LvmVolumeDraft {
         let origin_lv = self.pool.lvm.group().lv(origin);
         let arguments =
             [&["--snapshot", "--permission", "rw"], &INACTIVE[..], &[&origin_lv]].concat();
-        self.pool.catalogue.volume_objects().create_draft(&self.record.id, &arguments)?;
+        self.pool.catalogue.volume_objects().create_copy(&self.record.id, &arguments)?;
         self.source = Source::Captured;
         Ok(())
     }

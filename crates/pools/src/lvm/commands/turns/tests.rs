@@ -43,3 +43,38 @@ fn few_changes_run_at_once_and_no_report_waits_for_them() {
         change.recv_timeout(LONG).unwrap();
     });
 }
+
+#[test]
+fn nothing_is_begun_before_an_urgent_change_ends() {
+    let turns = Turns::default();
+    std::thread::scope(|scope| {
+        let running: Vec<Turn<'_>> = (0..MOST_CHANGES).map(|_| turns.begin_change()).collect();
+        let report = turns.begin_report();
+        let urgent = turns.begin_urgent();
+        let change = begin_change(scope, &turns);
+        drop((running, report));
+        let (of_report, of_second) = (mpsc::channel(), mpsc::channel());
+        scope.spawn({
+            let (turns, sender) = (&turns, of_report.0);
+            move || {
+                let _turn = turns.begin_report();
+                sender.send(()).unwrap();
+            }
+        });
+        scope.spawn({
+            let (turns, sender) = (&turns, of_second.0);
+            move || {
+                let _turn = turns.begin_urgent();
+                sender.send(()).unwrap();
+            }
+        });
+        let (reported, second) = (of_report.1, of_second.1);
+        for waiting in [&change, &reported, &second] {
+            assert!(waiting.recv_timeout(SHORT).is_err());
+        }
+        drop(urgent);
+        for waiting in [&change, &reported, &second] {
+            waiting.recv_timeout(LONG).unwrap();
+        }
+    });
+}
