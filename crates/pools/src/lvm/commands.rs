@@ -7,6 +7,7 @@
 
 mod own_disks;
 mod progress;
+mod same_name;
 mod shared_report;
 mod turns;
 
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 use orlop_model::{Error, Result};
 use orlop_sys::tool::{self, Ended, Queries};
 
-use super::failure::{cannot, exported, is_refused_lock, refused};
+use super::failure::{cannot, exported, is_refused_lock, is_refused_name, refused};
 use super::layout::GroupName;
 use super::report::{self, GroupReport};
 use crate::poison::lock;
@@ -110,9 +111,33 @@ impl Lvm {
             }
             self.disks.forget();
         }
-        let report = self.parsed(&self.query(None)?)?;
+        let ended = self.query(None)?;
+        if is_refused_name(&ended)
+            && let Some(report) = self.read_outside_of_volumes()?
+        {
+            return Ok(report);
+        }
+        let report = self.parsed(&ended)?;
         self.disks.learn(&report.disks);
         Ok(report)
+    }
+
+    /// Of the volume group whose name another one has as well, if that other one is in a volume. `None`: it is not.
+    fn read_outside_of_volumes(&self) -> Result<Option<GroupReport>> {
+        let selection = same_name::selection(self.group.as_str());
+        let ended = self.query_with(same_name::arguments(&selection), None)?;
+        let disks = same_name::parse(&ended.stdout).filter(|_| ended.status.success());
+        let own = |disks| same_name::outside_of_volumes(disks, same_name::shows_a_volume);
+        let Some(disks) = disks.and_then(own) else { return Ok(None) };
+        self.disks.learn(&disks);
+        let Some(choice) = self.disks.choice() else { return Ok(None) };
+        tracing::warn!(
+            group = %self.group,
+            disks = choice,
+            "a volume that is attached holds a volume group of the same name as that of the pool, and is passed over; \
+             to keep LVM from looking into volumes, set `global_filter` in lvm.conf"
+        );
+        self.parsed(&self.query(Some(&choice))?).map(Some)
     }
 
     fn reading(&self) -> String {
@@ -120,8 +145,12 @@ impl Lvm {
     }
 
     fn query(&self, choice: Option<&str>) -> Result<Ended> {
+        self.query_with(report::arguments(self.group.as_str()), choice)
+    }
+
+    fn query_with(&self, arguments: Vec<&str>, choice: Option<&str>) -> Result<Ended> {
         let settings = self.settings_for(choice, Lock::Awaited);
-        let arguments = with(&settings, report::arguments(self.group.as_str()), choice);
+        let arguments = with(&settings, arguments, choice);
         let _turn = self.turns.begin_report();
         self.queries.run(LVM, arguments).map_err(cannot(|| self.reading()))
     }

@@ -20,6 +20,8 @@ pub(super) enum Cause {
     /// The text about the volume group does not fit into the metadata area of its physical volumes.
     MetadataAreaFull,
     GroupMissing,
+    /// Several volume groups have the name.
+    GroupAmbiguous,
     LvMissing,
     PvMissing,
     InUse,
@@ -36,7 +38,7 @@ pub(super) enum Cause {
 
 /// A complaint has all fragments, in this order, in one line. The first that is found counts, so what explains more
 /// comes first: lvm goes on complaining about what follows from it.
-const COMPLAINTS: [(&[&str], Cause); 35] = [
+const COMPLAINTS: [(&[&str], Cause); 36] = [
     (&["metadata on", "too large for circular buffer"], Cause::MetadataAreaFull),
     (&["metadata on", "exceeds maximum metadata size"], Cause::MetadataAreaFull),
     (&["free space in thin pool", "reached threshold"], Cause::ThinPoolFull),
@@ -55,6 +57,7 @@ const COMPLAINTS: [(&[&str], Cause); 35] = [
     (&["Cannot access VG", "with system ID"], Cause::OtherHost),
     (&["Cannot access VG", "requires lvmlockd"], Cause::OtherHost),
     (&["olume group", "is exported"], Cause::Exported),
+    (&["Multiple VGs found with the same name"], Cause::GroupAmbiguous),
     (&["Volume group \"", "\" not found"], Cause::GroupMissing),
     (&["Failed to find logical volume"], Cause::LvMissing),
     (&["Existing logical volume", "not found in volume group"], Cause::LvMissing),
@@ -124,6 +127,11 @@ pub(super) fn is_refused_lock(ended: &Ended) -> bool {
     Cause::of(&complaints(&ended.stderr)) == Cause::LockHeld
 }
 
+/// Did it find several volume groups of the name? Then it reports on none of them.
+pub(super) fn is_refused_name(ended: &Ended) -> bool {
+    !ended.status.success() && Cause::of(&complaints(&ended.stderr)) == Cause::GroupAmbiguous
+}
+
 /// lvm has reported on a volume group that it would change nothing in.
 pub(super) fn exported(doing: String) -> Error {
     explained(doing, Cause::Exported, "the volume group is exported")
@@ -168,6 +176,13 @@ fn explained(doing: String, cause: Cause, said: &str) -> Error {
         Cause::GroupMissing => Error::unreachable(
             doing,
             with("attach its disks, or correct the name of the volume group in the configuration"),
+        ),
+        Cause::GroupAmbiguous => Error::unreachable(
+            doing,
+            with(
+                "several volume groups have this name: `vgs -o +vg_uuid,pv_name` shows them, `vgrename UUID NAME` gives one \
+                 another name, and a disk that should not be here can be detached",
+            ),
         ),
         Cause::PvMissing => {
             Error::unreachable(doing, with("attach the missing disk: `pvs` shows which"))

@@ -203,3 +203,28 @@ fn command_that_writers_wait_for_gives_up_a_lock() {
     add("third").unwrap();
     assert_eq!(lvm.report().unwrap().lv(NAME).unwrap().tags, ["third", "waits"]);
 }
+
+#[test]
+fn two_groups_of_one_name_make_the_pool_absent() {
+    let Some(mut bed) = Testbed::new(1) else { return };
+    let (first, second) = (bed.group.clone(), bed.plug_in_new());
+    let other = format!("{first}-other");
+    bed.run("vgcreate", &[&other, &second]);
+    let uuid = Lvm::new(other.parse().unwrap(), &bed.settings(), LIMIT).report().unwrap();
+    // Where each is made, LVM refuses a name that is taken; another machine does not know it.
+    let alone = bed.lvm();
+    let settings = format!("{} devices/filter=[\"a|^{second}$|\",\"r|.*|\"]", bed.settings());
+    let elsewhere = Lvm::new(other.parse().unwrap(), &settings, LIMIT);
+    change(&elsewhere, "vgrename", &[&other, &first]).unwrap();
+    let ambiguous = alone.report().unwrap_err();
+    let back = bed.lvm().change(
+        || "rename it back".to_owned(),
+        "vgrename",
+        &[uuid.group.uuid.as_str(), &other],
+    );
+    back.unwrap();
+    assert!(matches!(ambiguous, Error::Unreachable { .. }), "{ambiguous}");
+    assert!(ambiguous.to_string().contains("vgrename UUID"), "{ambiguous}");
+    alone.report().unwrap();
+    bed.run("vgremove", &[&other]);
+}
