@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use orlop_tests::{Client, Daemon, GIB, LvmSize, MIB, TestLvm, v1};
+use orlop_tests::{Client, Daemon, GIB, LvmSize, MIB, TestLvm, block, v1};
 
 use super::accounting::Accounting;
 use super::{text, verdict};
@@ -11,6 +11,10 @@ use crate::results::grouped;
 use crate::series::Series;
 
 const SIZE: u64 = 16 * MIB;
+/// Takes all volumes, without overcommit. On a sparse file, to which nothing is written.
+const THIN_POOL: LvmSize = LvmSize { thin: 12 * GIB, free: GIB };
+const NAMES: [&str; 7] =
+    ["create", "stage", "publish", "list, ten volumes", "unpublish", "unstage", "delete"];
 const CALLERS: u64 = 4;
 const PAGE: i32 = 10;
 const LVM: &str = "lvm";
@@ -72,7 +76,7 @@ struct Site {
 
 impl Site {
     async fn new(volumes: u64) -> Self {
-        let group = TestLvm::in_memory(LvmSize { thin: 4 * GIB, free: GIB });
+        let group = TestLvm::in_memory(THIN_POOL);
         let daemon = group.launch().env("ORLOP_LOG", "warn").start().await;
         let client = daemon.client();
         let mut callers = tokio::task::JoinSet::new();
@@ -89,18 +93,23 @@ impl Site {
         Self { daemon, client, _group: group }
     }
 
-    /// One of each call; the volume is gone afterwards.
-    async fn round(&self, number: usize, clock: &mut Accounting, times: &mut [Times; 3]) {
-        let [create, list, delete] = times;
+    /// One of each call, in the order of their names; the volume is gone afterwards.
+    async fn round(&self, number: usize, clock: &mut Accounting, times: &mut [Times; NAMES.len()]) {
+        let [create, stage, publish, list, unpublish, unstage, delete] = times;
         let call = self.client.create(&format!("one-{number}")).size(SIZE).block().done();
-        let id = self.timed(clock, create, call).await.volume_id;
+        let volume = self.timed(clock, create, call).await;
+        let node = self.client.on_node(&volume, block());
+        self.timed(clock, stage, node.stage()).await.expect("stage");
+        self.timed(clock, publish, node.publish()).await.expect("publish");
         self.timed(clock, list, async {
             let request = v1::ListVolumesRequest { max_entries: PAGE, ..Default::default() };
             let page = self.client.controller().list_volumes(request).await.expect("a page");
             assert!(!page.into_inner().entries.is_empty(), "an empty page");
         })
         .await;
-        self.timed(clock, delete, self.client.delete(&id)).await.expect("delete");
+        self.timed(clock, unpublish, node.unpublish()).await.expect("unpublish");
+        self.timed(clock, unstage, node.unstage()).await.expect("unstage");
+        self.timed(clock, delete, self.client.delete(&volume.volume_id)).await.expect("delete");
     }
 
     async fn timed<T>(
@@ -124,16 +133,15 @@ pub(super) async fn measure(effort: Effort) -> Calls {
     let sites = [Site::new(levels[0]).await, Site::new(levels[1]).await];
     let scratch = orlop_tests::Scratch::new();
     let mut clock = Accounting::to(&scratch.join("accounting"));
-    let mut times: [[Times; 3]; 2] = Default::default();
-    for number in 0..effort.of(40, 3) {
+    let mut times: [[Times; NAMES.len()]; 2] = Default::default();
+    for number in 0..effort.of(12, 3) {
         for turn in 0..2 {
             let which = (number + turn) % 2;
             sites[which].round(number, &mut clock, &mut times[which]).await;
         }
     }
     let [few, many] = times;
-    let names = ["create", "list, ten volumes", "delete"];
-    let pairs = few.into_iter().zip(many).zip(names);
+    let pairs = few.into_iter().zip(many).zip(NAMES);
     let rows = pairs.map(|((few, many), call)| Row { call, few, many }).collect();
     let [few, many] = levels.map(grouped);
     Calls { few, many, rows }

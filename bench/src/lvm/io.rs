@@ -1,12 +1,13 @@
 //! I/O through a published volume, against the same I/O on what LVM or dm-crypt alone make.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use orlop_sys::tool;
-use orlop_tests::{Client, GIB, LvmSize, MIB, OnNode, Pattern, Rng, TestLvm, block};
+use orlop_tests::{Client, Daemon, GIB, LvmSize, MIB, OnNode, Pattern, Rng, TestLvm, block};
 use rustix::fs::{Mode, OFlags, open};
 
 use super::{text, verdict};
@@ -16,6 +17,12 @@ use crate::series::Series;
 
 const LEAST: f64 = 0.97;
 const ALIGNMENT: usize = 4096;
+const LUKS_HEADER: u64 = 16 * MIB;
+const SECTOR: u64 = 512;
+/// In sectors.
+const SHIFT: u64 = 1 << 15;
+/// Of each operation on the slow disk, in milliseconds.
+pub(super) const DELAY: u32 = 2;
 const PASSPHRASE: &str = "of the benchmark";
 
 #[derive(Clone, Copy)]
@@ -61,56 +68,105 @@ pub(super) struct Row {
     pub(super) job: &'static str,
     ours: Series,
     bare: [Series; 2],
+    /// What LVM or dm-crypt alone make, with a linear device in between that Orlop did not make.
+    linear: Series,
 }
 
 impl Row {
     pub(super) fn cells(&self) -> String {
         let [first, second] = &self.bare;
-        let ratio = self.ours.ratio_by_round(&first.geometric_mean(second));
-        let bare = second.ratio_by_round(first);
-        format!("{} | {} | {}", text(&ratio), text(&bare), verdict(ratio.value >= LEAST))
+        let both = first.geometric_mean(second);
+        let ratio = self.ours.ratio_by_round(&both);
+        let [bare, linear] = [second.ratio_by_round(first), self.linear.ratio_by_round(&both)];
+        let met = verdict(ratio.value >= LEAST);
+        format!("{} | {} | {} | {met}", text(&ratio), text(&bare), text(&linear))
     }
 }
 
-/// Plain and encrypted.
-pub(super) async fn measure(effort: Effort) -> (Vec<Row>, Vec<Row>) {
-    let size = effort.of(128 * MIB, 32 * MIB);
-    let group = TestLvm::on_disk(&test_disk(), LvmSize { thin: 4 * GIB, free: GIB });
-    let daemon = group.launch().env("ORLOP_LOG", "warn").start().await;
+pub(super) struct Tables {
+    pub(super) plain: Vec<Row>,
+    pub(super) encrypted: Vec<Row>,
+    /// Plain, on a disk that takes a while for each operation.
+    pub(super) slow: Vec<Row>,
+}
 
-    let plain = published(&daemon.client(), "plain", size).await;
-    let bare = ["first", "second"].map(|name| filled(bare_volume(&group, name, size), size));
-    let plain_rows = rows([&plain.target, &bare[0], &bare[1]], size, effort);
-    plain.down().await;
+pub(super) async fn measure(effort: Effort) -> Tables {
+    let size = effort.of(64 * MIB, 32 * MIB);
+    let disk = test_disk();
+    let fast = Site::new(&disk).await;
+    let plain = fast.plain(size, effort).await;
+    let encrypted = fast.encrypted(size, effort).await;
+    drop(fast);
 
-    let client = daemon.client().encrypting(PASSPHRASE);
-    let encrypted = published(&client, "encrypted", size).await;
-    let table = crypt_table(&encrypted.id);
-    let bare = ["third", "fourth"].map(|name| {
-        let below = bare_volume(&group, name, size);
-        filled(bare_crypt(name, &below, &table, size), size)
-    });
-    let encrypted_rows = rows([&encrypted.target, &bare[0], &bare[1]], size, effort);
-    encrypted.down().await;
-    for device in bare {
-        tool::run("dmsetup", [Path::new("remove"), Path::new("--retry"), &device]).expect("remove");
+    tool::run("wipefs", ["--all", "--force", "--quiet", &disk]).expect("wipe the disk");
+    // Not at its start, or LVM would find the same label on both.
+    let sectors = 8 * GIB / SECTOR;
+    let table = format!("0 {sectors} delay {disk} {SHIFT} {DELAY} {disk} {SHIFT} {DELAY}");
+    let delayed = mapped("delay", Path::new(&disk), &table);
+    let slow = Site::new(delayed.to_str().expect("a name")).await.plain(size, effort).await;
+    Tables { plain, encrypted, slow }
+}
+
+/// The daemon goes before what it uses.
+struct Site {
+    daemon: Daemon,
+    group: TestLvm,
+}
+
+impl Site {
+    async fn new(disk: &str) -> Self {
+        let size = LvmSize { thin: 4 * GIB, free: GIB };
+        let group = TestLvm::on_disk(Path::new(disk), size);
+        let daemon = group.launch().env("ORLOP_LOG", "warn").start().await;
+        Self { daemon, group }
     }
-    (plain_rows, encrypted_rows)
+
+    async fn plain(&self, size: u64, effort: Effort) -> Vec<Row> {
+        let volume = published(&self.daemon.client(), "plain", size).await;
+        let bare = ["first", "second", "third"].map(|name| bare_volume(&self.group, name, size));
+        let linear = linear_on(&bare[2], size);
+        let rows = rows([&volume.target, &bare[0], &bare[1], &linear], size, effort);
+        volume.down().await;
+        remove([&linear]);
+        rows
+    }
+
+    async fn encrypted(&self, size: u64, effort: Effort) -> Vec<Row> {
+        let client = self.daemon.client().encrypting(PASSPHRASE);
+        // The device is smaller than the volume by the header.
+        let volume = published(&client, "encrypted", size + LUKS_HEADER).await;
+        let table = crypt_table(&volume.id);
+        let below = ["fourth", "fifth", "sixth"].map(|name| bare_volume(&self.group, name, size));
+        let linear = linear_on(&below[2], size);
+        let bare = [&below[0], &below[1], &linear].map(|below| bare_crypt(below, &table, size));
+        let rows = rows([&volume.target, &bare[0], &bare[1], &bare[2]], size, effort);
+        volume.down().await;
+        remove(bare.iter().chain([&linear]));
+        rows
+    }
+}
+
+fn remove<'a>(devices: impl IntoIterator<Item = &'a PathBuf>) {
+    for device in devices {
+        tool::run("dmsetup", [Path::new("remove"), Path::new("--retry"), device]).expect("remove");
+    }
 }
 
 /// A real disk, so that no loop device is in the way.
-fn test_disk() -> PathBuf {
-    std::env::var_os("ORLOP_TEST_DISK").map(PathBuf::from).expect("the disk of the guest")
+fn test_disk() -> String {
+    std::env::var("ORLOP_TEST_DISK").expect("the disk of the guest")
 }
 
-fn rows(targets: [&PathBuf; 3], size: u64, effort: Effort) -> Vec<Row> {
-    let rounds = Rounds { count: effort.of(18, 6), each: effort.of(400, 100) };
+fn rows(targets: [&PathBuf; 4], size: u64, effort: Effort) -> Vec<Row> {
+    targets.iter().for_each(|target| Pattern::new(1).write(target, size));
+    // Many and short, so that what else the machine does is the same for all of a round.
+    let rounds = Rounds { count: effort.of(40, 4), each: 100 };
     let row = |job: Job| {
         let run = |target: &Path, time| job.run(target, size, time);
         let targets = targets.map(PathBuf::as_path);
-        let [ours, first, second] = in_turns(rustix::fs::sync, &rounds, targets, run);
+        let [ours, first, second, linear] = in_turns(rustix::fs::sync, &rounds, targets, run);
         println!("{}", job.name);
-        Row { job: job.name, ours, bare: [first, second] }
+        Row { job: job.name, ours, bare: [first, second], linear }
     };
     JOBS.into_iter().map(row).collect()
 }
@@ -119,13 +175,7 @@ async fn published(client: &Client, name: &str, size: u64) -> OnNode {
     let volume = client.create(name).size(size).block().done().await;
     let node = client.on_node(&volume, block());
     node.up().await;
-    filled(node.target.clone(), size);
     node
-}
-
-fn filled(device: PathBuf, size: u64) -> PathBuf {
-    Pattern::new(1).write(&device, size);
-    device
 }
 
 fn bare_volume(group: &TestLvm, name: &str, size: u64) -> PathBuf {
@@ -155,12 +205,22 @@ fn crypt_table(volume: &str) -> (String, usize, String) {
     (words[3].to_owned(), bytes, words[8..].join(" "))
 }
 
-fn bare_crypt(name: &str, below: &Path, table: &(String, usize, String), size: u64) -> PathBuf {
+fn linear_on(below: &Path, size: u64) -> PathBuf {
+    mapped("linear", below, &format!("0 {} linear {} 0", size / SECTOR, below.display()))
+}
+
+fn mapped(kind: &str, below: &Path, table: &str) -> PathBuf {
+    let below = below.file_name().and_then(OsStr::to_str).expect("a name");
+    let name = format!("{kind}-{below}");
+    tool::run("dmsetup", ["create", "--verifyudev", &name, "--table", table]).expect("a device");
+    Path::new("/dev/mapper").join(name)
+}
+
+fn bare_crypt(below: &Path, table: &(String, usize, String), size: u64) -> PathBuf {
     let (cipher, key_bytes, options) = table;
     // XTS refuses a key of two equal halves.
     let key: String = (0..*key_bytes).map(|byte| format!("{:02x}", byte + 1)).collect();
-    let table = format!("0 {} crypt {cipher} {key} 0 {} 0 {options}", size / 512, below.display());
-    let name = format!("bare-{name}");
-    tool::run("dmsetup", ["create", "--verifyudev", &name, "--table", &table]).expect("dm-crypt");
-    Path::new("/dev/mapper").join(name)
+    let table =
+        format!("0 {} crypt {cipher} {key} 0 {} 0 {options}", size / SECTOR, below.display());
+    mapped("crypt", below, &table)
 }
