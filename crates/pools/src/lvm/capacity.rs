@@ -20,7 +20,7 @@ use orlop_model::{
 
 use super::catalogue::LvmCatalogue;
 use super::commands::Lvm;
-use super::extension::{Extension, Extents, ThinPoolExtender};
+use super::extension::{Extension, Spread, ThinPoolExtender};
 use super::layout::own_tag;
 use super::report::{GroupReport, Lv, LvKind};
 use super::thick_layout;
@@ -137,8 +137,8 @@ impl LvmCapacity {
     fn try_extend(&self, least: u64) -> Result<bool> {
         let Some(extender) = &self.extender else { return Ok(false) };
         let numbers = || {
-            let extents = Extents::of(&self.lvm.report()?.group);
-            Ok((self.status(Freshness::New)?, extents))
+            let group = self.group(Freshness::New)?;
+            Ok((self.status(Freshness::New)?, group.extents()))
         };
         let extended = extender.try_step(least, numbers);
         *lock(&self.group) = None;
@@ -294,9 +294,7 @@ impl LvmCapacity {
 
     fn room(&self, thin: ThinStatus, group: GroupRoom, reserved: &Reserved) -> Room {
         let group = GroupRoom { free: group.free.saturating_sub(reserved.thick), ..group };
-        let growth = |policy: Extension| {
-            policy.room(&thin, Extents { size: group.extent.max(1), free: group.free })
-        };
+        let growth = |policy: Extension| policy.room(&thin, group.extents());
         let extended = thin.data.size.saturating_add(self.limits.extension.map_or(0, growth));
         Room {
             thin,
@@ -336,7 +334,9 @@ impl LvmCapacity {
         }
         let since = Instant::now();
         let report = self.lvm.report()?;
+        let data = report.lv(&self.thin_pool).map_or(0, |lv| lv.size);
         let group = GroupRoom {
+            spread: Spread::of(self.lvm.group(), &self.thin_pool, data)?,
             extent: report.group.extent,
             free: report.group.free,
             area: report.group.metadata_area / METADATA_AREA_SHARE,

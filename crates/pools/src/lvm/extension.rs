@@ -4,41 +4,20 @@
 //! was enlarged is known at once. Metadata goes before data, as a pool without metadata needs a repair, and one without data
 //! only space. Each step is one `lvextend`, which LVM does or does not do.
 
+mod extents;
+
 use std::sync::{Arc, Mutex};
 
-use orlop_model::{Bytes, Result};
+use orlop_model::{Bytes, Error, Result};
 
 use super::commands::Lvm;
 use super::making::ThinPoolSize;
-use super::report::Group;
 use super::thin_status::{ThinStatus, Usage};
 use crate::poison::lock;
+pub(super) use extents::{Extents, Spread};
 
 /// What LVM gives dm-thin at most (`DM_THIN_MAX_METADATA_SIZE`): 15.81 GiB.
 pub(super) const MOST_METADATA: u64 = 16_192 << 20;
-
-/// Of the volume group, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Extents {
-    /// The size of one.
-    pub(super) size: u64,
-    /// Of all that are free.
-    pub(super) free: u64,
-}
-
-impl Extents {
-    pub(super) fn of(group: &Group) -> Self {
-        Self { size: group.extent.max(1), free: group.free }
-    }
-
-    fn whole_up(self, bytes: u64) -> u64 {
-        bytes.div_ceil(self.size).saturating_mul(self.size)
-    }
-
-    fn whole_down(self, bytes: u64) -> u64 {
-        bytes / self.size * self.size
-    }
-}
 
 /// How a thin pool grows within its volume group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,28 +31,23 @@ pub struct Extension {
 }
 
 impl Extension {
-    fn step(&self, size: u64, extents: Extents) -> u64 {
-        extents.whole_up(self.by.of(size).max(1))
-    }
-
     /// How much the data can still grow: so much of the free extents as leaves the metadata, and its spare, one step.
     pub(super) fn room(&self, status: &ThinStatus, extents: Extents) -> u64 {
-        let for_metadata = self.metadata_step(status.metadata, extents).saturating_mul(2);
-        let free = extents.free.saturating_sub(for_metadata);
+        let for_metadata = extents.taken_by_metadata(self.metadata_step(status.metadata, extents));
+        let free = extents.data_in(extents.free.saturating_sub(for_metadata));
         let limit = self.limit.unwrap_or(u64::MAX).saturating_sub(status.data.size);
-        extents.whole_down(free.min(limit))
+        extents.data_down(free.min(limit))
     }
 
-    /// 0: it has all that dm-thin can use, or no extent is free. LVM keeps as much space for a repair, so it is twice that
-    /// of which the volume group has to have enough.
+    /// 0: it has all that dm-thin can use, or too few extents are free.
     fn metadata_step(&self, metadata: Usage, extents: Extents) -> u64 {
         // A size in bytes is meant for the data.
         let step = match self.by {
-            ThinPoolSize::Percent(_) => self.step(metadata.size, extents),
-            ThinPoolSize::Bytes(_) => extents.whole_up(metadata.size / 4 + 1),
+            ThinPoolSize::Percent(_) => self.by.of(metadata.size).max(1),
+            ThinPoolSize::Bytes(_) => metadata.size / 4 + 1,
         };
-        let most = extents.whole_down(MOST_METADATA.saturating_sub(metadata.size));
-        step.min(most).min(extents.whole_down(extents.free / 2))
+        let most = extents.metadata_down(MOST_METADATA.saturating_sub(metadata.size));
+        extents.metadata_up(step).min(most).min(extents.metadata_in_free())
     }
 
     /// What crosses the threshold, the metadata first; `least` is what the data has to grow at least.
@@ -83,10 +57,10 @@ impl Extension {
             return Some(Growth::Metadata(metadata));
         }
         let wanted = match status.data.is_above(self.at_percent) || least > 0 {
-            true => self.step(status.data.size, extents).max(least),
+            true => self.by.of(status.data.size).max(1).max(least),
             false => 0,
         };
-        let bytes = extents.whole_up(wanted).min(self.room(status, extents));
+        let bytes = extents.data_up(wanted).min(self.room(status, extents));
         (bytes > 0).then_some(Growth::Data(bytes))
     }
 
@@ -138,13 +112,22 @@ impl ThinPoolExtender {
         let _alone = lock(&self.running);
         let (status, extents) = numbers()?;
         let Some(growth) = self.policy.next(&status, extents, least) else { return Ok(false) };
-        let (option, bytes, before) = match growth {
+        let (option, mut bytes, before) = match growth {
             Growth::Data(bytes) => ("--size", bytes, status.data),
             Growth::Metadata(bytes) => ("--poolmetadatasize", bytes, status.metadata),
         };
-        let (size, lv) = (format!("+{bytes}b"), self.lvm.group().lv(&self.thin_pool));
+        let lv = self.lvm.group().lv(&self.thin_pool);
         let enlarging = || format!("enlarge the thin pool of pool {}", self.pool);
-        self.lvm.change(enlarging, "lvextend", &[option, &size, &lv])?;
+        loop {
+            let size = format!("+{bytes}b");
+            match self.lvm.change(enlarging, "lvextend", &[option, &size, &lv]) {
+                // The free extents are not on the disks that it takes: some of them may be.
+                Err(Error::Exhausted(_)) if bytes >= extents.size * 2 => {
+                    bytes = extents.metadata_up(bytes / 2);
+                }
+                done => break done?,
+            }
+        }
         tracing::info!(
             pool = self.pool,
             thin_pool = %lv,

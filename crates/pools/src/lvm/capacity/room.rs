@@ -2,6 +2,7 @@
 
 use orlop_model::{Bytes, Error, Result};
 
+use super::super::extension::{Extents, Spread};
 use super::super::thin_status::{Mode, ThinStatus};
 use super::reservation::Demand;
 
@@ -25,8 +26,16 @@ pub(super) struct GroupRoom {
     pub(super) disks: usize,
     /// None of them is missing. LVM makes nothing otherwise.
     pub(super) is_complete: bool,
+    /// How the thin pool lies on them.
+    pub(super) spread: Spread,
     /// The sizes of volumes of others in the thin pool.
     pub(super) foreign: u128,
+}
+
+impl GroupRoom {
+    pub(super) fn extents(&self) -> Extents {
+        Extents { size: self.extent.max(1), free: self.free, spread: self.spread }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

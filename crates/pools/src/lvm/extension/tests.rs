@@ -14,7 +14,7 @@ fn status(data: (u64, u64), metadata: (u64, u64)) -> ThinStatus {
 }
 
 fn extents(free: u64) -> Extents {
-    Extents { size: 4 * MIB, free: free * MIB }
+    Extents { size: 4 * MIB, free: free * MIB, spread: Spread::LINEAR }
 }
 
 const POLICY: Extension = Extension { at_percent: 80, by: ThinPoolSize::Percent(20), limit: None };
@@ -69,4 +69,21 @@ fn metadata_ends_where_dm_thin_does() {
     assert_eq!(POLICY.metadata_step(all.metadata, extents(100_000)), 0);
     let less = status((1, 100), (most - 8, most - 8));
     assert_eq!(POLICY.metadata_step(less.metadata, extents(100_000)), 8 * MIB);
+}
+
+#[test]
+fn copies_and_parity_take_extents_too() {
+    let full = status((100, 100), (1, 8));
+    let spread = |disks, data_disks, metadata_copies| Extents {
+        spread: Spread { disks, data_disks, metadata_copies },
+        ..extents(120)
+    };
+    let growth = |extents| POLICY.next(&full, extents, 1000 * MIB);
+    // 4 MiB of metadata and the spare.
+    assert_eq!(growth(extents(120)), Some(Growth::Data(112 * MIB)));
+    // Twice each, and the spare.
+    assert_eq!(growth(spread(2, 1, 2)), Some(Growth::Data(52 * MIB)));
+    // 108 MiB on three disks, of which two hold data.
+    assert_eq!(growth(spread(3, 2, 2)), Some(Growth::Data(72 * MIB)));
+    assert_eq!(POLICY.next(&full, spread(3, 2, 2), 0), Some(Growth::Data(24 * MIB)));
 }

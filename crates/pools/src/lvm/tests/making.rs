@@ -1,6 +1,6 @@
 //! A thin pool that Orlop makes.
 
-use orlop_model::{LvmLayout, RaidLevel};
+use orlop_model::{LvmLayout, Provisioning, RaidLevel};
 
 use super::fixture::{Pool, check, fill};
 use crate::lvm::extension::Extension;
@@ -77,4 +77,24 @@ fn volume_with_the_name_of_the_thin_pool_stays() {
     let refused = LvmPool::open(config(&bed, true, LvmLayout::default())).unwrap_err();
     assert!(refused.to_string().contains("/tp is no thin pool"), "{refused}");
     assert_eq!(bed.lvm().report().unwrap().lv("tp").unwrap().size, 8 * MIB);
+}
+
+/// Each byte takes two of the volume group's.
+#[test]
+fn thin_pool_on_a_raid_grows_to_what_it_promises() {
+    let Some(bed) = Testbed::with_devices(2) else { return };
+    let layout = LvmLayout { raid: Some(RaidLevel::Raid1), ..LvmLayout::default() };
+    let mut config = config(&bed, true, layout);
+    config.new_thin_pool.size = ThinPoolSize::Bytes(64 * MIB);
+    let extension = Extension { at_percent: 80, by: ThinPoolSize::Percent(20), limit: None };
+    config.extension = Some(extension);
+    let pool = Pool::open(bed, config);
+    let space = || pool.opened.capacity.available(Provisioning::Thin).unwrap().available_bytes;
+    let promised = space();
+    // A disk has 252 MiB, with the metadata and, on one of them, its spare.
+    assert!((160 * MIB..=244 * MIB).contains(&promised), "{} MiB", promised / MIB);
+    pool.thin("a", promised);
+    let size = pool.opened.lvm.report().unwrap().lv("tp").unwrap().size;
+    assert!(size >= promised, "{} MiB of {} MiB", size / MIB, promised / MIB);
+    assert_eq!(space(), 0);
 }

@@ -22,6 +22,7 @@ fn room() -> Room {
             area_free: 400 << 10,
             disks: 2,
             is_complete: true,
+            spread: Spread::LINEAR,
             foreign: 0,
         },
     }
