@@ -58,9 +58,11 @@ pub(super) fn make_node(name: &str) -> Result<()> {
 }
 
 /// Nothing is written to what is below until it is resumed; what was under way is finished. Its filesystem is not frozen
-/// with that, as it may be frozen already.
-pub(super) fn suspend(name: &str) -> Result<()> {
-    change("suspend", name, &["suspend", "--nolockfs", name])
+/// with that, as it may be frozen already. The command has a lock on `file`: it waits for what is under way, and may end only
+/// after this process was killed.
+pub(super) fn suspend(name: &str, file: &Path) -> Result<()> {
+    let ended = tool::run_to_end_locking(file, DMSETUP, ["suspend", "--nolockfs", name]);
+    succeeded("suspend", name, ended)
 }
 
 /// Does nothing to one that is not suspended.
@@ -160,9 +162,12 @@ pub(super) fn open_count(name: &str) -> Result<u64> {
 }
 
 fn change(verb: &str, name: &str, arguments: &[&str]) -> Result<()> {
+    succeeded(verb, name, tool::run_to_end(DMSETUP, arguments))
+}
+
+fn succeeded(verb: &str, name: &str, ended: orlop_sys::Result<Ended>) -> Result<()> {
     let doing = || format!("{verb} the device {name}");
-    let ended = tool::run_to_end(DMSETUP, arguments)
-        .map_err(|error| Error::failed(doing(), Reason::of(error)))?;
+    let ended = ended.map_err(|error| Error::failed(doing(), Reason::of(error)))?;
     match ended.status.success() {
         true => Ok(()),
         false if ended.stderr.contains("Device or resource busy") => {

@@ -21,6 +21,7 @@ use orlop_sys::thaw_helper::ThawHelper;
 use super::catalogue::LvmCatalogue;
 use super::commands::Lvm;
 use super::device_mapper::{self, FoundDevice, Table};
+use super::pool_lock::commands_lock;
 use super::report::Group;
 use crate::in_use::{check_not_cut, used_by};
 pub(super) use nodes::ensure_nodes;
@@ -210,7 +211,9 @@ impl LinearDevices {
             Some(found) => {
                 let name = DeviceAccess::ReadWrite.mapped_name(id);
                 let (path, helper) = (found.device.path, self.helper.as_ref());
-                SuspendedDevice::suspend(name, path, helper, self.suspend_limit).map(Some)
+                let lock_file = commands_lock(&self.pool);
+                let limits = (lock_file.as_path(), self.suspend_limit);
+                SuspendedDevice::suspend(name, path, helper, limits).map(Some)
             }
         }
     }

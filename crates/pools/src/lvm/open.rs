@@ -100,6 +100,8 @@ impl LvmPool {
         resume_suspended(&id)?;
         ensure_nodes(lvm.group(), &id)?;
         wait_for_commands(&config.name, &commands_lock(&id))?;
+        // Again: one of them may have suspended it only now.
+        resume_suspended(&id)?;
         lvm.lock_commands(&commands_lock(&id));
         refresh_suspended(&lvm, &report, &config.thin_pool)?;
         // In no report of before is what commands of the earlier daemon did.

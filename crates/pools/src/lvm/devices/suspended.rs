@@ -3,7 +3,7 @@
 //! The call resumes them, or a thread when it takes too long. If the daemon is killed, its thaw helper does; if there is
 //! none, the next start.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -41,7 +41,7 @@ impl SuspendedDevice {
         name: String,
         path: PathBuf,
         helper: Option<&Arc<ThawHelper>>,
-        limit: Duration,
+        (lock_file, limit): (&Path, Duration),
     ) -> Result<Self> {
         // Before it is suspended: it is resumed even if it is not known whether it is.
         let device =
@@ -51,7 +51,7 @@ impl SuspendedDevice {
         if let Some(helper) = &device.helper {
             warn_without_helper(helper.register(&device.path));
         }
-        device_mapper::suspend(&device.name)?;
+        device_mapper::suspend(&device.name, lock_file)?;
         let (ended, end) = mpsc::channel();
         let device = Arc::clone(device);
         let watching = move || {

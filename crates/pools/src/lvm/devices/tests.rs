@@ -256,13 +256,16 @@ fn volume_that_is_suspended_for_too_long_is_resumed() {
     let device = pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
     let name = DeviceAccess::ReadWrite.mapped_name(&pool.id);
     let suspended = || device_mapper::suspended(&prefix(&pool.opened.info.id)).unwrap().len();
-    let in_time = SuspendedDevice::suspend(name.clone(), device.path.clone(), None, LIMIT).unwrap();
+    let file = commands_lock(&pool.opened.info.id);
+    let in_time =
+        SuspendedDevice::suspend(name.clone(), device.path.clone(), None, (&file, LIMIT)).unwrap();
     assert_eq!(suspended(), 1);
     assert!(in_time.resume());
     assert_eq!(suspended(), 0);
 
     let limit = Duration::from_millis(100);
-    let too_long = SuspendedDevice::suspend(name, device.path.clone(), None, limit).unwrap();
+    let too_long =
+        SuspendedDevice::suspend(name, device.path.clone(), None, (&file, limit)).unwrap();
     // Waits until it is resumed.
     let open = File::options().write(true).open(&device.path).unwrap();
     open.write_all_at(&[1; 4096], 0).unwrap();
@@ -308,4 +311,29 @@ fn device_on_another_logical_volume_is_not_taken_for_the_volume() {
         assert!(matches!(&attached, Err(Error::Precondition(_))), "{attached:?}");
     }
     pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+}
+
+/// It waits for what is written, and the next daemon begins in the meantime.
+#[test]
+fn volume_that_is_suspended_after_its_daemon_was_killed_is_resumed() {
+    let Some(pool) = Attached::new() else { return };
+    pool.devices().ensure_attached(&pool.id, DeviceAccess::ReadWrite).unwrap();
+    let name = DeviceAccess::ReadWrite.mapped_name(&pool.id);
+    let suspended = || device_mapper::suspended(&prefix(&pool.opened.info.id)).unwrap();
+    pool.opened.close();
+    let file = commands_lock(&pool.opened.info.id);
+    let late = format!("sleep 2; exec dmsetup suspend --nolockfs {name}");
+    std::thread::scope(|scope| {
+        let running =
+            scope.spawn(|| orlop_sys::tool::run_to_end_locking(&file, "sh", ["-c", &late]));
+        while orlop_sys::tool::all_ended_within(Duration::ZERO, &file).unwrap() {
+            assert!(!running.is_finished());
+        }
+        let opened = LvmPool::open(pool.bed.config(false));
+        assert!(running.join().unwrap().unwrap().status.success());
+        let left = suspended();
+        left.iter().for_each(|name| device_mapper::resume(name).unwrap());
+        opened.unwrap();
+        assert_eq!(left, [""; 0]);
+    });
 }
