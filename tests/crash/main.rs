@@ -95,7 +95,7 @@ mod lvm {
     crash_tests! {
         needs_device_mapper, Kind::Lvm;
         creating_and_deleting: creating::all;
-        snapshots_and_copies: copying::all;
+        snapshots_and_copies: copying::on_lvm;
         changed_blocks: changed_blocks::all;
         group_snapshots: group_snapshots::all;
         volume_groups: volume_groups::all;

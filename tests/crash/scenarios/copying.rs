@@ -9,16 +9,30 @@ const DATA: Pattern = Pattern::new(5);
 const WRITTEN: u64 = 256 << 10;
 
 pub(crate) async fn all(runner: &mut impl ScenarioRunner) {
-    runner.run(&CreateSnapshot { in_use: false }).await;
-    runner.run(&CreateSnapshot { in_use: true }).await;
-    runner.run(&DeleteSnapshot).await;
+    snapshots(runner).await;
     copies(runner).await;
 }
 
+/// Copies in an lvm pool are thin.
+pub(crate) async fn on_lvm(runner: &mut impl ScenarioRunner) {
+    snapshots(runner).await;
+    thin_copies(runner).await;
+}
+
 pub(crate) async fn copies(runner: &mut impl ScenarioRunner) {
+    thin_copies(runner).await;
+    runner.run(&Copy { from_snapshot: true, thick: true }).await;
+}
+
+async fn snapshots(runner: &mut impl ScenarioRunner) {
+    runner.run(&CreateSnapshot { in_use: false }).await;
+    runner.run(&CreateSnapshot { in_use: true }).await;
+    runner.run(&DeleteSnapshot).await;
+}
+
+async fn thin_copies(runner: &mut impl ScenarioRunner) {
     runner.run(&Copy { from_snapshot: true, thick: false }).await;
     runner.run(&Copy { from_snapshot: false, thick: false }).await;
-    runner.run(&Copy { from_snapshot: true, thick: true }).await;
 }
 
 /// A volume with known data, on the node or not.
