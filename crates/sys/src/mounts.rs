@@ -34,7 +34,7 @@ pub use users::user_of;
 use crate::abi;
 use crate::crash;
 use crate::error::{Context, Error, Result};
-use crate::resolve::{ResolvedPath, open_existing, path_of};
+use crate::resolve::{ResolvedPath, open_device, open_existing, path_of};
 
 /// A child that is being started has copies of our descriptors until it executes its program, which on
 /// a busy machine has to be read first, and a scanner may look around in a mount: who is busy only so
@@ -357,11 +357,25 @@ pub fn bind(source: &Path, target: &Path, access: BindAccess) -> Result<()> {
 }
 
 pub fn bind_at(source: &Path, target: &MountPoint, access: BindAccess) -> Result<()> {
-    let source_fd = open_existing("bind", source, OFlags::PATH)?;
+    bind_opened(&open_existing("bind", source, OFlags::PATH)?, source, target, access)
+}
+
+/// As [`bind_at`], of the node of a device; its name in /dev may be a link to that.
+pub fn bind_device_at(device: &Path, target: &MountPoint) -> Result<()> {
+    let node = open_device("bind", device, OFlags::PATH)?;
+    bind_opened(&node, device, target, BindAccess::ReadWrite)
+}
+
+fn bind_opened(
+    source_fd: &OwnedFd,
+    source: &Path,
+    target: &MountPoint,
+    access: BindAccess,
+) -> Result<()> {
     let clone = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
-    let tree = open_tree(&source_fd, "", clone).effect_on("clone the mount of", source)?;
+    let tree = open_tree(source_fd, "", clone).effect_on("clone the mount of", source)?;
     match access {
         BindAccess::ReadWrite => {}
         // Before it is attached, so that it is never seen read-write.

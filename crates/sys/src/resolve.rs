@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fcntl_setfl, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fcntl_setfl, open, openat2};
 use rustix::io::Errno;
 
 use crate::error::{Context, Error, Result};
@@ -58,6 +58,15 @@ pub(crate) fn open_existing(
     flags: OFlags,
 ) -> Result<OwnedFd> {
     ResolvedPath::of(operation, path)?.open(flags).on(operation, path)
+}
+
+/// As [`open_existing`], of a device, by a name in /dev that is not a caller's: udev makes such names links.
+pub(crate) fn open_device(
+    operation: &'static str,
+    device: &Path,
+    flags: OFlags,
+) -> Result<OwnedFd> {
+    open(device, flags | OFlags::CLOEXEC, Mode::empty()).on(operation, device)
 }
 
 /// As [`open_existing`], but neither a pipe nor a lease of another program is waited for: the kernel would

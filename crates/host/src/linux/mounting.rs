@@ -141,10 +141,9 @@ impl HostMounts for LinuxHost {
         }
         let created =
             mounts::ensure_file(target.as_path()).map_err(cannot("create the target path"))?;
-        let access = BindAccess::ReadWrite;
         opened(target, |place| self.protected_paths.check_resolved(place))
             .and_then(|at| {
-                mounts::bind_at(&device.path, &at, access)
+                mounts::bind_device_at(&device.path, &at)
                     .map_err(cannot("bind the device to the target path"))
             })
             .inspect_err(|_| remove_if(created, target))

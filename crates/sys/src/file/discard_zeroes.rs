@@ -9,7 +9,7 @@ use rustix::fs::{OFlags, fsync};
 
 use crate::abi;
 use crate::error::{Context, Error, Result};
-use crate::resolve::open_existing;
+use crate::resolve::open_device;
 use crate::zeroes::is_zero;
 
 /// More in one call would keep the process from ending for as long as the device takes.
@@ -19,7 +19,7 @@ const SECTOR: usize = 4096;
 /// Discards each unit of the device, which `unit` bytes are, that holds nothing but zeroes. The last one may be shorter.
 /// Nothing may have the device open: it is claimed, and `EBUSY` if it is mounted.
 pub fn discard_zeroes(device: &Path, unit: u64) -> Result<()> {
-    let opened = open_existing("open", device, OFlags::RDWR | OFlags::EXCL)?;
+    let opened = open_device("open", device, OFlags::RDWR | OFlags::EXCL)?;
     let file = File::from(opened);
     let length = abi::block_device_size(&file).on("read the size of", device)?;
     let refused = |_| Error::refused("read", device, "its units are too large");
@@ -58,7 +58,7 @@ fn discard(file: &File, device: &Path, range: &Range<u64>) -> Result<()> {
 /// Reads the first sector of a block device from its disk, whatever is cached.
 pub fn read_uncached(device: &Path) -> Result<()> {
     const OPERATION: &str = "read";
-    let opened = open_existing(OPERATION, device, OFlags::RDONLY | OFlags::DIRECT)?;
+    let opened = open_device(OPERATION, device, OFlags::RDONLY | OFlags::DIRECT)?;
     let mut room = vec![0; 2 * SECTOR];
     let start = room.as_ptr().align_offset(SECTOR);
     let too_small = || Error::refused(OPERATION, device, "it is not aligned");

@@ -11,7 +11,7 @@ use crate::abi::{self, XfsGeometry};
 use crate::error::{Context, Error, Result};
 use crate::file::{BackingKind, backing_kind};
 use crate::loopdev;
-use crate::resolve::open_existing;
+use crate::resolve::open_device;
 
 const OPERATION: &str = "grow the filesystem at";
 
@@ -100,7 +100,7 @@ pub fn keeps_order(directory: &Path) -> Result<bool> {
 /// Past the device's page cache, which XFS does not use.
 fn xfs_blocks_on(device: &Path) -> Result<u64> {
     const OPERATION: &str = "read the superblock of";
-    let opened = open_existing(OPERATION, device, OFlags::RDONLY | OFlags::DIRECT)?;
+    let opened = open_device(OPERATION, device, OFlags::RDONLY | OFlags::DIRECT)?;
     let mut room = vec![0; 2 * XFS_SUPERBLOCK];
     let start = room.as_ptr().align_offset(XFS_SUPERBLOCK);
     let missing = || Error::refused(OPERATION, device, "the superblock is truncated");

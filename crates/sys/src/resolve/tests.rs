@@ -23,6 +23,16 @@ fn final_symlink_is_refused_parent_symlink_followed() {
     assert_eq!(path_of(&through), dir.path().canonicalize().unwrap().join("real/file"));
 }
 
+/// As udev makes it for a device.
+#[test]
+fn name_of_a_device_may_be_a_link() {
+    let dir = scratch();
+    let name = dir.path().join("name");
+    symlink("/dev/null", &name).unwrap();
+    let node = open_device("open", &name, OFlags::PATH).unwrap();
+    assert_eq!(path_of(&node), Path::new("/dev/null"));
+}
+
 #[test]
 fn magic_links_of_proc_are_refused() {
     let dir = scratch();
