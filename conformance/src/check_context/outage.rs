@@ -2,11 +2,18 @@
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use tonic::{Code, Status};
 
 use super::CheckContext;
+use super::calls::Answer;
 use crate::check::Outcome;
+use crate::wire::Rpc;
+
+/// How long a plugin may take to notice that its storage is away.
+const NOTICED_WITHIN: Duration = Duration::from_secs(5);
+const ASKED_EVERY: Duration = Duration::from_millis(100);
 
 /// They would blame the caller, or what the caller named, for what is the storage's fault.
 const BLAMES_THE_CALLER: [Code; 5] = [
@@ -24,6 +31,19 @@ impl CheckContext {
         let answers = calls.await;
         self.mend_storage()?;
         answers
+    }
+
+    /// Asks again for as long as all is said to be well: a plugin may look after its storage every few seconds, and not with
+    /// each Probe.
+    pub async fn ask_until_refused<R: Rpc>(&self, request: R) -> Outcome<Answer<R::Reply>> {
+        let deadline = Instant::now() + NOTICED_WITHIN;
+        loop {
+            let answer = self.ask(request.clone()).await?;
+            if answer.is_err() || Instant::now() >= deadline {
+                return Ok(answer);
+            }
+            tokio::time::sleep(ASKED_EVERY).await;
+        }
     }
 
     fn break_storage(&self) -> Outcome {

@@ -265,7 +265,7 @@ async fn when_broken(t: &CheckContext) -> Outcome {
     let calls = async {
         let identity = t.ask(GetIdentityRequest::default()).await?;
         let capabilities = t.ask(GetCapabilitiesRequest::default()).await?;
-        Ok((identity, capabilities, t.ask(ProbeRequest::default()).await?))
+        Ok((identity, capabilities, t.ask_until_refused(ProbeRequest::default()).await?))
     };
     let (broken_identity, broken_capabilities, probed) = t.during_outage(calls).await?;
     t.expect(

@@ -298,7 +298,7 @@ async fn without_storage(t: &CheckContext) -> Outcome {
     };
     let asked = async {
         let answer = t.ask(request.clone()).await?;
-        Ok((answer, t.ask(ProbeRequest::default()).await?))
+        Ok((answer, t.ask_until_refused(ProbeRequest::default()).await?))
     };
     let (answer, probed) = t.during_outage(asked).await?;
     let whole = t.ok(request.clone()).await?;

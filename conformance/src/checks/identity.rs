@@ -325,7 +325,7 @@ async fn probe_may_be_asked_often(t: &CheckContext) -> Outcome {
 }
 
 async fn probe_notices_missing_storage(t: &CheckContext) -> Outcome {
-    let Err(status) = t.during_outage(t.ask(ProbeRequest::default())).await? else {
+    let Err(status) = t.during_outage(t.ask_until_refused(ProbeRequest::default())).await? else {
         return Err(t.failed("FAILED_PRECONDITION while the storage is away"));
     };
     let is_reported = status.code() == Code::FailedPrecondition;

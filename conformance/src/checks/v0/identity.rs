@@ -191,7 +191,7 @@ async fn secrets_not_logged(t: &CheckContext) -> Outcome {
 
 async fn probe_when_broken(t: &CheckContext) -> Outcome {
     t.ok(ProbeRequest::default()).await?;
-    let answer = t.during_outage(t.ask(ProbeRequest::default())).await?;
+    let answer = t.during_outage(t.ask_until_refused(ProbeRequest::default())).await?;
     t.expect(
         code_of(&answer) == Code::FailedPrecondition,
         "FAILED_PRECONDITION, as the storage is away",
