@@ -241,7 +241,7 @@ impl Lvm {
         }
     }
 
-    /// Of all commands that were refused the lock since one got it, so that those that come later do not begin anew.
+    /// Of all commands that were refused the lock since one got it, so that those that come later do not wait the whole time again.
     fn is_locked_for_long(&self, is_locked: bool) -> bool {
         let mut since = lock(&self.locked_since);
         if !is_locked {
